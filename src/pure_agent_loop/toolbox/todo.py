@@ -39,7 +39,7 @@ class TodoItem:
 
 
 class TodoList:
-    """The task list of one agent. Do not share it between agents or runs."""
+    """The task list of one agent. Do not share a list between agents or runs."""
 
     def __init__(self) -> None:
         self._items: tuple[TodoItem, ...] = ()

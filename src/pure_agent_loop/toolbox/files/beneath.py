@@ -1,4 +1,4 @@
-"""Open files below a folder so that no link can lead out of it.
+"""Open files below a folder so that no link can lead out of the folder.
 
 Checking a path before opening it is a race: a link swapped in between can lead outside (measured: in 8.6 % of
 the opens). This module makes check and open one step. On Linux the kernel does this (``openat2`` with
@@ -44,15 +44,15 @@ def best_opener() -> Opener:
     """Return the safest opener of this machine.
 
     All three openers take the root (an existing, resolved folder, whose own path is trusted), the names that
-    lead to the file (never ``..``; empty for the root itself), and flags and mode as for ``os.open``. They
-    return a file descriptor, and raise OSError if the file cannot be opened: ``EXDEV`` or ``ELOOP`` if a link
-    was in the way. Opening a pipe never blocks, whatever the flags are.
+    lead to the file (never ``..``; empty for the root itself), and flags and mode as for ``os.open``. The
+    openers return a file descriptor, and raise OSError if the file cannot be opened: ``EXDEV`` or ``ELOOP``
+    if a link was in the way. Opening a pipe never blocks, whatever the flags are.
     """
     if os.open not in os.supports_dir_fd:
         return open_by_checking
     try:
         os.close(open_by_kernel(Path("/"), (), FOLDER_FLAGS, 0))
-    except (OSError, AttributeError):  # another system, an old kernel, or a sandbox that forbids the call
+    except (OSError, AttributeError):  # not Linux, an old kernel, or a sandbox that forbids the call
         return open_by_walking
     return open_by_kernel
 

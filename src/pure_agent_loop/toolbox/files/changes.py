@@ -23,7 +23,7 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2
 MAX_SHOWN_LINES = 40  # removed lines, and the same number of added lines
-MAX_SHOWN_CHARS = 300  # characters of one line
+MAX_SHOWN_CHARS = 300  # characters shown of one line
 MAX_PLACES = 20
 _TEXTS = ("content", "old_text", "new_text")
 MAX_REPLACED = 1_000_000  # places replaced in one call
@@ -91,7 +91,7 @@ class ChangeTools:
             if len(places) > MAX_REPLACED:
                 raise WorkspaceError(model_text("old_text_often", limit=MAX_REPLACED, path=shown(path)))
             change = _Change(file.text, places, _with_line_ends_of(clean_text(new_text), file.text))
-            _require_size(change.size, path)  # before building the text, which may be larger than the memory
+            _require_size(change.size, path)  # check before the text is built, which may not fit in memory
             after = change.after()
             if after == file.text:
                 raise WorkspaceError(model_text("no_change", path=shown(path)))
@@ -128,7 +128,7 @@ class ChangeTools:
         """Check that the file still has the content that the model, and any person asked, has seen.
 
         Args:
-            texts: Texts that identify the call, besides its path.
+            texts: Texts that identify the call, besides the path.
             data: The whole new content; None if a part is changed.
 
         Returns:
@@ -196,7 +196,7 @@ class _ChangeTool(Tool):
             return refusal
         try:
             text = self._changes.note_question(args)
-        except WorkspaceError:  # the call itself raises it again
+        except WorkspaceError:  # the call itself raises this error again
             return None
         return (WorkspaceError.__name__, clean_text(text)) if text else None
 

@@ -1,4 +1,4 @@
-"""Describe how a text differs from the most likely place for it in a file.
+"""Describe how a text differs from the most similar place in a file.
 
 Both texts are read as letters with gaps between them: escapes are resolved, look-alikes and case are folded,
 and spaces and invisible characters form the gaps. Where the resolved letters agree, the differences are those
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from pure_agent_loop.support.language import model_text
 
-MAX_CHARS = 1_000_000  # characters of a file; in a larger one only similar lines are searched
-MAX_PAIRS = 6  # listed pairs of characters
+MAX_CHARS = 1_000_000  # characters of a file; in a larger file only similar lines are searched
+MAX_PAIRS = 6  # pairs of characters listed in a message
 _TOKEN = re.compile(
     r"""\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntr"'\\/])|&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});"""
     "|[A-Za-z0-9_]+(?![\u0300-\u036f])|.[\u0300-\u036f]*",
@@ -51,8 +51,8 @@ class FoldedMatch:
     """The place in a file that matches a text after folding.
 
     Args:
-        start: Start of its first letter.
-        end: End of its last letter.
+        start: Start of the first letter of the place.
+        end: End of the last letter of the place.
     """
 
     def __init__(self, text: str, start: int, end: int) -> None:
@@ -87,7 +87,7 @@ def find_place(text: str, old: str) -> FoldedMatch | None:
     starts: list[tuple[int, int]] = []
     for key, (start, end) in _folded_tokens(text):
         keys.append(key)
-        is_plain = len(key) == end - start  # a run of plain letters
+        is_plain = len(key) == end - start  # a sequence of plain letters
         starts += [(start + n, start + n + 1) if is_plain else (start, end) for n in range(len(key))]
     at = "".join(keys).find(wanted) if wanted else -1
     return None if at < 0 else FoldedMatch(text, starts[at][0], starts[at + len(wanted) - 1][1])

@@ -1,4 +1,4 @@
-"""An open folder: operations by name act on it even if its path changes meanwhile."""
+"""An open folder: operations by name act on this folder even if its path changes meanwhile."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from pure_agent_loop.toolbox.files import beneath
 class FolderHandle:
     """An open folder, held by a descriptor, or by its path on Windows, which has no folder descriptors.
 
-    No method follows a link: it raises OSError with ``ELOOP`` instead. Names are single names, never paths.
+    No method follows a link; for a link, methods raise OSError with ``ELOOP``. Names are single names, never
+    paths.
 
     Args:
-        descriptor: An open folder; `close` closes it.
+        descriptor: Descriptor of the open folder; `close` closes the descriptor.
         path: A resolved path, instead of a descriptor.
     """
 
@@ -103,7 +104,7 @@ class FolderHandle:
         )
 
     def make_writable(self, name: str) -> None:
-        """Make a file writable for its owner."""
+        """Make a file writable by its owner."""
         handle = self.open(name, os.O_RDONLY)
         try:
             if hasattr(os, "fchmod"):

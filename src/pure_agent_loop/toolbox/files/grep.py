@@ -103,7 +103,7 @@ class Source:
     def __init__(self, workspace: Workspace, options: GrepOptions) -> None:
         self._workspace = workspace
         self._options = options
-        glob = options.glob if "/" in options.glob else f"**/{options.glob}"  # a name: in every folder
+        glob = options.glob if "/" in options.glob else f"**/{options.glob}"  # a name, in any folder
         self._scope = SearchScope(PathPattern(glob), options.hidden, options.seconds)
         self._starts: list[int] = []
         self._names: list[str] = []
@@ -131,7 +131,7 @@ class Source:
             self.error = error
 
     def place(self, number: int) -> tuple[str, int] | None:
-        """Return the file, and the line number in it, of a line of the text; None between two files."""
+        """Return file name and line number for a line of the joined text; None between two files."""
         index = bisect.bisect_right(self._starts, number) - 1
         within = number - self._starts[index] + 1
         return (self._names[index], within) if within <= self._sizes[index] else None
@@ -142,7 +142,7 @@ class Source:
         with ExitStack() as stack:
             try:
                 folder = stack.enter_context(self._workspace.folder(path))
-            except WorkspaceError:  # not a folder: perhaps a file
+            except WorkspaceError:  # the path is not a folder, so it may be a file
                 content = self._content(self._workspace.open_for_reading(path))
                 if content is not None:
                     yield "/".join(start), content
@@ -163,7 +163,7 @@ class Source:
             return self._content(
                 self._workspace.readable(entry.folder.open(entry.parts[-1], os.O_RDONLY), name)
             )
-        except (OSError, WorkspaceError):  # gone, replaced by a link, not permitted, or with several names
+        except (OSError, WorkspaceError):  # removed, replaced by a link, not permitted, or a hard link
             self.notes.add(model_text("unread_files"))
             return None
 

@@ -22,7 +22,7 @@ from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.tool_context import current_call, current_run, memory_owner
 
 MAX_HASHED_BYTES = 10_000_000  # larger files are compared by size and date
-MAX_FILES = 1_000  # per session; the oldest are dropped first
+MAX_FILES = 1_000  # files per session; the oldest are dropped first
 MAX_TEXTS, MAX_TEXT_BYTES = 100, 100_000  # file contents kept in memory to show what changed
 _KEEP_SECONDS = 30 * 86_400.0
 

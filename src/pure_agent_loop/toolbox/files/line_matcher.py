@@ -1,7 +1,7 @@
 """A standalone program: print the input lines that match a regular expression, as ripgrep does.
 
-It is run as a file and imports nothing from the package, so it starts fast and can be killed: a regular
-expression may run forever, and Python cannot interrupt it.
+The program is run as a file and imports nothing from the package, so it starts fast and can be killed: a
+regular expression may run forever, and Python cannot interrupt it.
 
     python -I line_matcher.py PATTERN_AS_HEX IGNORE_CASE CONTEXT
 

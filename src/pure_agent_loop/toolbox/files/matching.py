@@ -1,8 +1,8 @@
 """Find lines in a stream with a child process that opens no files and can be killed.
 
-The child is ripgrep if installed, else a small Python program. It reads the text from a pipe, so only files
-that this process opened are searched and no link can lead outside; a search that takes too long is ended by
-killing the child.
+The child is ripgrep if installed, else a small Python program. The child reads the text from a pipe, so only
+files that this process opened are searched and no link can lead outside; a search that takes too long is
+ended by killing the child.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Matcher:
         """Yield matching lines while another thread writes the pieces to the child.
 
         Args:
-            pieces: UTF-8 text in whole lines. They are consumed or closed before this method ends.
+            pieces: UTF-8 text in whole lines; consumed or closed before this method ends.
         """
         process = _start(self._command)
         assert process.stdin is not None
@@ -139,7 +139,7 @@ def _feed(pipe: IO[bytes], pieces: Iterable[bytes]) -> None:
             pipe.write(piece)
     close = getattr(pieces, "close", None)
     if close is not None:
-        close()  # a generator with open folders
+        close()  # a generator may hold open folders
 
 
 def _parse(pipe: IO[bytes], words: list[str], max_chars: int) -> Iterator[MatchedLine]:

@@ -1,4 +1,4 @@
-"""The tool ``read_image``. It changes nothing."""
+"""The tool ``read_image``, which changes nothing."""
 
 from __future__ import annotations
 

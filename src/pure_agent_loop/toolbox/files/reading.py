@@ -1,4 +1,4 @@
-"""The tools ``list_dir`` and ``read_file``. They change nothing."""
+"""The tools ``list_dir`` and ``read_file``, which change nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MAX_LINES = 2_000
 MAX_BYTES = 100_000
 # In a larger file the lines after the page are not counted: that would take seconds.
 MAX_COUNTED_BYTES = 20_000_000
-# Search limit for a page. A sparse file can be larger than any disk, and a file can grow meanwhile.
+# Maximum bytes of a file that are searched for a page. A sparse file can be larger than any disk, and a file
+# can grow meanwhile.
 MAX_SEARCHED_BYTES = 1_000_000_000
 _SNIFFED = 8_192
 _SIGNATURES = {

@@ -11,7 +11,7 @@ from typing import Literal
 from pure_agent_loop.toolbox.files.folder import FolderHandle
 
 MAX_WALKED = 200_000
-MAX_DEPTH = 64  # each level holds a descriptor
+MAX_DEPTH = 64  # each level of folders keeps a descriptor open
 Kind = Literal["file", "folder", "link", "other"]
 
 
@@ -45,7 +45,7 @@ class TreeWalk:
     """All entries of a tree except folders, sorted by name within each folder.
 
     Args:
-        start: The first folder; it stays open.
+        start: The folder to begin with; the walk does not close it.
         enter: Returns True if the folder with these names is to be walked.
         most: Maximum number of entries.
     """
@@ -88,7 +88,7 @@ class TreeWalk:
             return
         try:
             inner = folder.enter(parts[-1])
-        except OSError:  # gone, replaced by a link, or not permitted
+        except OSError:  # removed, replaced by a link, or not permitted
             self.complete = False
             return
         with inner:

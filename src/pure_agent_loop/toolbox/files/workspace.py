@@ -63,7 +63,7 @@ class Workspace:
     that stay inside, if the system supports it. Writing follows none, so a path is the real path.
 
     Args:
-        root: An existing folder. It is resolved once; its own path is trusted.
+        root: An existing folder. The path of the folder is resolved once and trusted.
         opener: The function that opens files below the root; None for the safest one of this machine.
         protected: Names that cannot be written, at any depth and with everything in them; a name with slashes
             protects that sequence. None for `PROTECTED` and the data folder of this package.
@@ -139,7 +139,7 @@ class Workspace:
 
     def _relative(self, path: str) -> Path:
         relative = Path(path)
-        if not relative.anchor:  # on Windows also "C:x" and "\\x" have one
+        if not relative.anchor:  # on Windows, "C:x" and "\\x" have an anchor too
             return relative
         relative = Path(os.path.normpath(relative))
         inside = next((name for name in self._names if relative.is_relative_to(name)), None)
@@ -165,7 +165,7 @@ class Workspace:
     def read_state(self, path: str) -> tuple[str, bytes]:
         """Return the state of a file, as `known` holds it, and its content up to a limit.
 
-        An unreadable file counts as absent: writing it raises the error.
+        An unreadable file counts as absent: writing the file raises the error.
         """
         try:
             with self.open_for_reading(path) as file:

@@ -29,7 +29,7 @@ class Bubblewrap:
     """Starts commands in a sandbox made by ``bwrap``.
 
     Commands see the system's programs (read-only), the workspace (writable except protected names) and empty
-    folders for the rest. They have no network and no capabilities, and cannot reach other processes or
+    folders for the rest. Commands have no network and no capabilities, and cannot reach other processes or
     sockets of this machine.
 
     Args:
@@ -148,7 +148,7 @@ def _script(limits: Limits, input_path: str) -> str:
         *([f"-t {limits.cpu_seconds}"] if limits.cpu_seconds else []),
     ]
     lines = ["echo ready >&2", "read go || exit 126", *(f"ulimit {option}" for option in wanted)]
-    if limits.processes:  # -p in dash, -u in other shells
+    if limits.processes:  # dash limits processes with -p, other shells with -u
         lines.append(f"ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes} 2>/dev/null")
     lines += [
         f'"$@" <{input_path} 2>&1',

@@ -1,8 +1,8 @@
 """Keep names missing while a command runs; a mount needs an existing file.
 
 A standalone program (``python -I -S keeper.py NAME...``), so that it continues if the main process is killed.
-It moves aside what a command creates under such a name, within milliseconds and once more after the command.
-It prints each moved name, terminated by a zero byte. It imports nothing from the package.
+The program moves aside what a command creates under such a name, within milliseconds and once more after the
+command. For each move it prints the name and a zero byte. It imports nothing from the package.
 """
 # ruff: noqa: PTH104, PTH108, PTH112, PTH114 - pathlib is slow to import
 
@@ -53,7 +53,7 @@ def main() -> None:
             until = time.monotonic() + _LAST_SECONDS
         made = move_all_aside(names)
         if made:
-            with suppress(OSError):  # the reader is gone
+            with suppress(OSError):  # the reader has closed the pipe
                 os.write(1, b"".join(os.fsencode(name) + b"\0" for name in made))
 
 

@@ -24,8 +24,8 @@ _READ = EXECUTE | READ_FILE | READ_DIR
 _NOT_EVEN_INSIDE = _MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV
 # Number of file access rights per Landlock version; versions 5 and later have 16.
 _FILE_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
-_TCP = 1 | 2  # bind and connect, since version 4
-_SCOPES = 1 | 2  # abstract Unix sockets and signals
+_TCP = 1 | 2  # rights to bind and connect TCP ports, since version 4
+_SCOPES = 1 | 2  # scopes: abstract Unix sockets and signals
 SCOPED = 6  # the first version with scopes
 
 

@@ -3,7 +3,7 @@
 The supervisor is the first process of a PID namespace (bubblewrap), or a small Python program (`reaper.py`)
 that adopts orphans. Both use the same protocol: they write ``ready`` to standard error and wait for a line on
 standard input before the command starts. End of input ends the command; this happens when the caller closes
-the pipe, and also when its process is killed.
+the pipe, and also when the caller's process is killed.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Sandbox(Protocol):
     """A way to start commands.
 
     Attributes: `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` explains why no better one is used;
-    `supervised` is True if its processes use the protocol above; `private_home` is the commands' home, or
-    "" if each needs a new one; `refusal` is a pattern for the kernel's error for a refused write, or "" if
+    `supervised` is True if the processes in it use the protocol above; `private_home` is the commands' home,
+    or "" if each needs a new one; `refusal` is a pattern for the kernel's error for a refused write, or "" if
     read-only runs are not possible; `beyond` names what is out of reach around the workspace; see `OuterGit`.
     """
 
@@ -102,8 +102,8 @@ def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[
 
 
 class Unconfined(Sandbox):
-    """Runs commands without a sandbox: they can do all that this user can. Only the end of all their
-    processes is guaranteed.
+    """Runs commands without a sandbox: they can do all that this user can. The only guarantee is that all
+    processes of a command end.
 
     Args:
         why: The reason why there is no sandbox.

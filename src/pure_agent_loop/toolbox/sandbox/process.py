@@ -67,8 +67,8 @@ async def run_process(
 ) -> Finished:
     """Run a program until it ends or times out, then end all its processes.
 
-    On Linux no process is left, even if it started a new session or this process is killed. On other
-    systems its process group is killed. A cancellation is raised after all processes have ended.
+    On Linux no process is left, even if it started a new session or this process is killed. On other systems
+    the process group of the command is killed. A cancellation is raised after all processes have ended.
 
     Args:
         command: Program and arguments; no shell in between.
@@ -151,7 +151,7 @@ class _Run:
         if self._go is not None and not self._stop.is_set() and not self._ready and READY in self.report:
             self._ready = True
             self._open_init()
-            with suppress(OSError):  # the supervisor is gone
+            with suppress(OSError):  # the supervisor has ended
                 os.write(self._go, b"go\n")
 
     async def run(self) -> Finished:
@@ -233,7 +233,7 @@ class _Run:
             self._kill_group()
 
     def _kill_group(self) -> None:
-        if hasattr(os, "killpg"):  # elsewhere closing the transport ends the process itself
+        if hasattr(os, "killpg"):  # on other systems, closing the transport ends the process
             with suppress(OSError):  # no process is left in the group
                 os.killpg(self._pid, signal.SIGKILL)
 

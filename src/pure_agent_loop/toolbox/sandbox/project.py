@@ -1,7 +1,8 @@
-"""Find what a workspace needs outside of it: git's folder, and the top of its project.
+"""Find what a workspace needs from outside: git's folder, and the top folder of its project.
 
-Files in the workspace are untrusted, so a ``.git`` file counts only if the folder it names points back to
-it. Commands may then read that folder, and write the parts that a commit writes, but never what git executes.
+Files in the workspace are untrusted, so a ``.git`` file counts only if the folder that it names points back
+to the workspace. Commands may then read that folder, and write the parts that a commit writes, but never what
+git executes.
 """
 
 # ruff: noqa: PTH112, PTH113, PTH114 - pathlib raises if this user has no access

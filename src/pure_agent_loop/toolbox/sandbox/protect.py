@@ -1,9 +1,10 @@
 """Names in the workspace that commands must not write: existing ones are read-only, others stay missing.
 
-An existing name gets a read-only mount. A folder that contains a mount could be renamed with it, to make room
-for another one, so each parent folder is mounted on itself, which prevents that. A mount is tied to the old
-file: if another process replaces or removes that file, the mount is gone. So the content is compared after
-each command.
+An existing name gets a read-only mount. A command could rename a folder that contains a mount, and put
+another folder in its place; to prevent that, each parent folder is mounted on itself. A mount is tied to the
+old
+file: if another process replaces or removes that file, the mount is gone. Therefore protected content is
+    compared after each command.
 
 A missing name has nothing to mount on, and creating one would leave it in the user's folder. Instead,
 `keeper.py` immediately moves aside what a command creates there.
@@ -54,7 +55,7 @@ class Protected:
         self._missing = _Missing(root)
 
     def mounts(self) -> list[str]:
-        """Return arguments for bubblewrap. Call it inside :meth:`enforced`."""
+        """Return arguments for bubblewrap. Call this method inside :meth:`enforced`."""
         kept = self._missing.listed()
         ways: dict[str, None] = {}
         closed: dict[str, None] = {}
@@ -115,7 +116,7 @@ class Protected:
                 if at != path:
                     at.mkdir(exist_ok=True)
             _write(before)
-        except OSError as error:  # do not lose the command's output
+        except OSError as error:  # an exception here would lose the command's output
             return f"{name} ({error.strerror}!)"
         return str(name)
 
@@ -164,11 +165,11 @@ class _Missing:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file.touch()
-        except OSError:  # such as a read-only home
+        except OSError:  # the home may be read-only
             self._file = Path(tempfile.gettempdir(), f"pal-shell-places-{os.getuid()}", self._name)
             self._file.parent.mkdir(exist_ok=True, mode=0o700)
         with self._file.open("ab") as held:
-            with suppress(OSError):  # other processes run commands
+            with suppress(OSError):  # other processes are running commands
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file.write_bytes(b"")
             fcntl.flock(held, fcntl.LOCK_SH)

@@ -1,10 +1,10 @@
 """Supervisor between the main process and a command: it limits and confines the command, and kills all its
 processes.
 
-A standalone program (``python -I -S reaper.py PLAN``), used without a PID namespace. It adopts orphans, so
-whatever a command does to escape (a new session, a double fork, closed pipes, an empty environment), its
-processes stay descendants of this one and are killed. `launch.py` describes its protocol. It imports nothing
-from the package.
+A standalone program (``python -I -S reaper.py PLAN``), used without a PID namespace. The supervisor adopts
+orphans, so whatever a command does to escape (a new session, a double fork, closed pipes, an empty
+environment), its processes stay descendants of this one and are killed. `launch.py` describes its protocol.
+It imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 def main() -> int:
-    """Run one command. Return its exit code, 128 and more for a signal."""
+    """Run one command. Return the exit code: 128 and more for a signal."""
     sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 - pathlib is slow to import
     import landlock  # type: ignore[import-not-found, unused-ignore]  # in the folder of this file
     import seccomp  # type: ignore[import-not-found, unused-ignore]  # in the folder of this file
@@ -88,11 +88,11 @@ def _end_all(group: int) -> int:
     until = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < until:
         _collect()
-        if not _has_child(os.P_ALL):  # so no descendants either: this process adopts orphans
+        if not _has_child(os.P_ALL):  # no descendants either: this process adopts orphans
             break
         descendants = _descendants()
         killed.update(descendants)
-        for pid in (-group, *descendants):  # a whole group dies at once, even while it forks
+        for pid in (-group, *descendants):  # killing the group at once works even while it forks
             _kill(pid)
         time.sleep(0.001)
     return len(killed)

@@ -2,7 +2,7 @@
 
 A command shares the kernel's keyrings with this process in any folder and namespace. Landlock does not cover
 Unix sockets with a path, UDP, shared memory, or changes of file modes. The filter rejects the calls for
-these. It is written in the kernel's classic BPF (``Documentation/userspace-api/seccomp_filter.rst``).
+these. The filter is written in the kernel's classic BPF (``Documentation/userspace-api/seccomp_filter.rst``).
 
 `reaper.py` loads this file in a Python without the package, so it must not import the package.
 """
@@ -29,8 +29,8 @@ _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 # (which takes descriptors of other processes).
 _ALWAYS = ((248, 217), (249, 218), (250, 219), (425, 425), (438, 438))
 # Calls that change a process, allowed for the caller only: prlimit64, sched_setparam, sched_setscheduler,
-# sched_setaffinity, sched_setattr, setpriority, ioprio_set. The last tuple of each lists the values of the
-# first argument that mean the caller.
+# sched_setaffinity, sched_setattr, setpriority, ioprio_set. The last tuple of each holds the leading
+# arguments that mean the caller.
 _CALLER_ONLY = (
     *((302, 261, (0,)), (142, 118, (0,)), (144, 119, (0,)), (203, 122, (0,)), (314, 274, (0,))),
     *((141, 140, (0, 0)), (251, 30, (1, 0))),
@@ -62,7 +62,7 @@ _IOCTL, _SAFE_REQUESTS = (
         *(0x80086601, 0x80087601, 0x801C581F, 0xC020660B),
     ),
 )
-_X32 = 0x40000000  # the same calls under other numbers
+_X32 = 0x40000000  # the bit of x32 call numbers, which repeat all calls
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16  # offsets in the filter's input
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # 1 is EPERM
@@ -81,7 +81,7 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
         still: Also reject calls that change a file without writing to it; not needed on a read-only mount.
     """
     if not machine and sys.platform == "win32":
-        return b""  # there is no seccomp
+        return b""  # Windows has no seccomp
     entry = _MACHINES.get(machine or os.uname().machine)
     if entry is None:
         return b""
@@ -149,7 +149,8 @@ class _FilterProgram(ctypes.Structure):
 
 
 def install(sockets: str, *, shared: bool = False, still: bool = False) -> None:
-    """Install the filter permanently, for this process and its children. Needs no_new_privs. See `program`.
+    """Install the filter permanently, for this process and its children. The process must have set
+    no_new_privs. See `program`.
 
     Raises:
         OSError: The kernel refused.

@@ -1,6 +1,6 @@
 """The system files that a sandbox shows, and the private ones among them.
 
-A command started by root owns root's files even in a sandbox. So files that ordinary users cannot read
+A command started by root owns root's files even in a sandbox. Therefore files that ordinary users cannot read
 are hidden from all commands.
 """
 

@@ -52,7 +52,7 @@ def _whole_tree(name: str, texts: Sequence[str]) -> str | None:
 
 
 def disaster_of_line(text: str, line: ShellLine) -> str | None:
-    """Return why a line as a whole is denied: it is a fork bomb, or overwrites a device."""
+    """Return why a line as a whole is denied: for a fork bomb, or for overwriting a device."""
     if len(text) < 1000 and _BOMB.search(text):
         return model_text("shell_fork_bomb")
     if any(

@@ -12,9 +12,9 @@ class Simple:
     """One simple command.
 
     Args:
-        words: Its words, the name first.
-        assignments: Its variable assignments, as written: ``("LC_ALL=C",)``.
-        after_cd: It follows a ``cd``, so it runs in another folder.
+        words: The words of the command, the name first.
+        assignments: The variable assignments, as written: ``("LC_ALL=C",)``.
+        after_cd: The command follows a ``cd``, so it runs in another folder.
     """
 
     words: tuple[Word, ...]

@@ -64,7 +64,7 @@ class ShellPolicy:
             in that folder or below it.
 
     Raises:
-        ConfigError: A rule is invalid. The message names it.
+        ConfigError: A rule is invalid; the message names the rule.
     """
 
     allow: Iterable[str] = ()
@@ -89,7 +89,7 @@ class ShellPolicy:
             object.__setattr__(self, "root", root)
 
     def judge(self, command: str, folder: WorkingDirectory | None = None) -> Verdict:
-        """Decide whether a line may run. Never raises for any text.
+        """Decide whether a line may run. This never raises, whatever the text is.
 
         Args:
             command: The argument of ``bash -c``.

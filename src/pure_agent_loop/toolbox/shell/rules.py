@@ -47,7 +47,7 @@ class ShellRule:
         return self.words[-1] == "*"
 
     def catches(self, words: Sequence[Word]) -> bool:
-        """Return True if the rule forbids or asks about a command, however it is written.
+        """Return True if the rule forbids or asks about a command, however the command is written.
 
         The rule matches the beginning of the command. Options may be in any order and between the other
         words.
@@ -170,7 +170,7 @@ def _has_option(option: str, words: Sequence[Word]) -> bool:
 
 def _in_order(own_words: Sequence[str], words: Sequence[Word]) -> bool:
     """Match the rule's words with the first operands; a word after an option may be its value."""
-    reached, before = {0}, ""  # the possible numbers of matched words
+    reached, before = {0}, ""  # possible numbers of rule words matched so far
     for word in words:
         if len(own_words) in reached:
             return True

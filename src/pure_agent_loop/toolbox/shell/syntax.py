@@ -1,6 +1,6 @@
 """Parse a shell line into its simple commands, or report why it cannot be parsed.
 
-tree-sitter's grammar accepts much that bash parses differently. Its tree is trusted only if every kind of
+tree-sitter's grammar accepts much that bash parses differently. A tree is trusted only if every kind of
 node is on a list, every word decodes by bash's own rules, and the words and operators cover the line without
 a gap, in an order in which bash would begin its commands at the same places.
 """
@@ -95,7 +95,7 @@ def _invisible_chars(text: str) -> Iterable[str]:
 
 
 def _join_lines(text: str) -> str:
-    """Join lines continued by a backslash, unless it may be inside quotes or a comment."""
+    """Join lines continued by a backslash, unless the backslash may be inside quotes or a comment."""
     if re.search(r"['\"`#]|<<", text):
         return text
     return re.sub(r"(?<=[ \t])\\\n", " ", text)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 MAX_TIMEOUT = 3_600.0
-TAIL_LINES, TAIL_CHARS = 3, 200  # of the end of a command's output, shown to people
+TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to people
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
 # Extra time of the tool to end the processes of a command.
 _EXTRA_SECONDS = 10.0
@@ -64,7 +64,8 @@ class Shell:
     """The ``shell`` tool for one folder.
 
     Args:
-        workspace_root: Working directory of commands, and the only folder they may change in a sandbox.
+        workspace_root: Working directory of commands, and the only folder that commands in a sandbox can
+            change.
         policy: Decides about each command line; None for a policy with harmless commands only.
         sandbox: ``auto`` for the best available, or ``bubblewrap``, ``landlock``, ``none``.
         network: Allow the network.
@@ -149,10 +150,10 @@ class Shell:
     def judge(
         self, args: Mapping[str, Any], context: JudgeContext
     ) -> Permission | Coroutine[Any, Any, Permission] | None:
-        """Decide about a call. None leaves the decision to the permission mode, which has approved it.
+        """Decide about a call. The result None leaves the decision to the permission mode.
 
-        An unapproved command is tried in the sandbox, where it can change nothing. If it succeeds, it is
-        allowed as a read-only call; if it failed for lack of rights, a person is asked.
+        An unapproved command is tried in the sandbox, where it can change nothing. If the try succeeds, the
+        call is allowed as read-only; if it fails for lack of rights, a person is asked.
 
         Args:
             args: The arguments of the call.
@@ -199,7 +200,7 @@ class Shell:
     async def _try(
         self, command: str, timeout: object, context: JudgeContext, *, several: bool
     ) -> Permission:
-        """Run an unapproved command read-only, and decide by its result."""
+        """Run an unapproved command read-only, and decide by the result."""
         read_only = Permission("allow", "read-only", read_only=True)
         seconds = self._timeout if timeout is None else timeout
         if "\0" in command or not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_TIMEOUT:

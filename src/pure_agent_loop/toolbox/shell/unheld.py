@@ -1,8 +1,8 @@
 """Check the folder of a command on the short list when no sandbox is used.
 
 A line alone does not show what is in the folder: a link that leads out, a program that shadows a system
-program, or a git configuration that starts programs. So each command must be proven plain: known options,
-operands that stay inside, and configuration keys that start nothing.
+program, or a git configuration that starts programs. Therefore each command must be proven harmless: known
+options, operands that stay inside, and configuration keys that start nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Decode one word of a shell line as bash does, so that its value is known, or known to be unknown.
+"""Decode one word of a shell line as bash does, so that the value of the word is known, or known to be
+unknown.
 
 Only unambiguous text is decoded; anything else is reported as trouble, which leads to a question.
 """
@@ -129,7 +130,7 @@ def _expand_braces(raw: str) -> list[str]:
     if "," in inner:
         choices = inner.split(",")
     elif dots and (first[0] == "0" != first or last[0] == "0" != last):
-        return [""]  # bash keeps leading zeros
+        return [""]  # in a brace range, bash keeps leading zeros
     else:
         step = 1 if int(first) <= int(last) else -1
         choices = [str(n) for n in range(int(first), int(last) + step, step)][: _MAX_WORDS + 1]

@@ -32,7 +32,7 @@ _LEADING_OPERANDS = dict.fromkeys(
     ("timeout", "gtimeout", "flock", "taskset", "chrt", "chroot", "setarch", "su", "ssh", "gosu"), 1
 )
 _LEADING_OPERANDS["direnv"] = 2
-# Commands that may run the command after them.
+# Commands that may run the command that follows them.
 _MORE_RUNNERS = frozenset(
     [
         *RUNNERS,
@@ -64,7 +64,7 @@ def may_be_a_command(words: Sequence[str], at: int) -> bool:
     """
     names = [word.rpartition("/")[2].lower() for word in words[:at]]
     if names[-1:] == ["--"] and names[0] != "cargo" and names[-2] in ("run", "exec"):
-        return True  # for every program with such a subcommand
+        return True  # any program may have such a subcommand
     is_several = words[at] == "*" and at == len(words) - 1
     return any(
         own is not None and _is_operand(words[start + 1 : at], _FLAGS.get(names[start], ()), own, is_several)

@@ -135,7 +135,7 @@ def _ascii(host: str) -> str:
     """Return the host name in ASCII; full-width letters, digits and dots become plain ones."""
     if host.isascii():
         return host.lower()
-    if len(host) > 253:  # the codec takes quadratic time
+    if len(host) > 253:  # the codec takes quadratic time on longer names
         raise AddressError(model_text("host_unreadable"))
     try:
         return host.encode("idna").decode("ascii").lower()
@@ -198,7 +198,7 @@ class AddressRules:
     allow_ports: frozenset[int] = frozenset()
 
     def check_name(self, target: ParsedUrl) -> None:
-        """Reject a target by its name.
+        """Reject a target if the rules do not allow its host name.
 
         Raises:
             AddressError: The rules do not allow the target.
@@ -210,7 +210,7 @@ class AddressRules:
             raise AddressError(model_text("host_not_listed", host=target.host, hosts=hosts))
 
     def checked(self, target: ParsedUrl, resolved: Sequence[str]) -> list[IPAddress]:
-        """Return the addresses of a name, if all of them may be opened.
+        """Return the addresses of a host name, if all of them may be opened.
 
         Raises:
             AddressError: The name has no addresses, or one of them may not be opened.

@@ -139,8 +139,8 @@ class Fetch:
     def tool(self) -> Tool:
         """Return the ``fetch`` tool.
 
-        It is ``read_only`` only with `allow_hosts`: a URL can leak data to the owner of its host, so reading
-        arbitrary pages is not harmless.
+        The tool is ``read_only`` only with `allow_hosts`: a URL can leak data to the owner of its host, so
+        reading arbitrary pages is not harmless.
         """
         read_only = bool(self._rules.allow_hosts)
         return Tool(
@@ -216,7 +216,7 @@ class Fetch:
     def _resolve_host(self, target: ParsedUrl) -> Sequence[str]:
         if ":" in target.host or target.host.replace(".", "").isdigit():
             return [target.host]
-        if target.host.endswith(".localhost"):  # must not depend on a name server
+        if target.host.endswith(".localhost"):  # this check must not depend on a name server
             return ["127.0.0.1"]
         try:
             return list(self._resolve(target.host, target.port))

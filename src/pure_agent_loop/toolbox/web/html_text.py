@@ -228,7 +228,7 @@ class _PageText:
     def _begin_hidden(self, name: str) -> None:
         if name != self._hidden:
             return
-        if name in _OPEN_ENDED:  # implicitly closed by the next one
+        if name in _OPEN_ENDED:  # the next such element closes this one implicitly
             self._hidden = ""
         else:
             self._depth += 1
