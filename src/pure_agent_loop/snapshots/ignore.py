@@ -21,11 +21,11 @@ class _Rule:
     names: tuple[Test | None, ...]  # None for ``**``
     negated: bool
     folders_only: bool
-    last: Test | None  # for a pattern that matches a name at any depth
+    last: Test | None  # test of the name, for a pattern that matches at any depth
 
 
 class Rules:
-    """Rules of one file, for the folder that contains it.
+    """Rules of one ``.gitignore`` file, for the folder that contains the file.
 
     Args:
         base: Path of the folder, ending in a slash; empty for the root.

@@ -116,7 +116,7 @@ class SnapshotJournal:
         self._path = path
 
     def append(self, record: Record) -> None:
-        """Append a line; end an unfinished line before it.
+        """Append a line, after ending an unfinished line.
 
         Raises:
             SnapshotError: The file cannot be written.

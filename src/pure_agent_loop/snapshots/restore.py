@@ -266,7 +266,7 @@ class Restorer:
         _write_file(folder, action.path.rpartition("/")[2], data, action.target.mode, os.O_WRONLY)
 
     def _link_to_other_name(self, folder: FolderHandle, action: Action, temporary: str) -> bool:
-        """Link a name to the file it belonged to, if that file has its earlier content again."""
+        """Link a name to the file that it belonged to, if that file has the earlier content again."""
         for path in self._names.get(self._links.get(action.path, 0), ()):
             if path != action.path and self._contents.get(path) == action.target:
                 parts = path.split("/")

@@ -231,7 +231,7 @@ class Scanner:
             return
         try:
             status = entry.stat(follow_symlinks=False)
-        except OSError:  # removed in between
+        except OSError:  # removed in the meantime
             return
         is_folder = stat.S_ISDIR(status.st_mode)
         is_left_out = (

@@ -59,7 +59,7 @@ class Snapshot:
     """A snapshot that was taken.
 
     Args:
-        scope: Its scope, for a later snapshot with the same scope.
+        scope: The scope of the snapshot, for a later one with the same scope.
     """
 
     scope: ScanScope
@@ -200,7 +200,7 @@ class SnapshotTaker:
                 scan.left_out.append(f"{shown_path(path)} ({error.strerror})")
                 files.append(_Read(path, unkept_entry(scan.unread[path]), None, b""))
                 continue
-            if content is None:  # removed or grown in between
+            if content is None:  # the file was removed or has grown in the meantime
                 scan.signatures.pop(path, None)
                 continue
             data, status = content

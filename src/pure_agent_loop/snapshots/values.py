@@ -41,7 +41,7 @@ class PathEntry:
     content: str = ""
 
 
-Manifest = dict[str, PathEntry]  # by path below the workspace, with slashes, as os.fsdecode returns it
+Manifest = dict[str, PathEntry]  # keys: paths below the workspace, with slashes, as os.fsdecode returns them
 
 
 def manifest_name(manifest: Mapping[str, PathEntry]) -> str:

@@ -51,8 +51,8 @@ _TRIES = 3
 class WorkspaceSnapshots:
     """Records the content of a workspace before and after each step that may change it.
 
-    Pass it to an agent: ``Agent(..., snapshots=WorkspaceSnapshots("."))``. Each change of a file then emits
-    an event, and `undo` reverts steps.
+    Pass this object to an agent: ``Agent(..., snapshots=WorkspaceSnapshots("."))``. Each change of a file
+        then emits an event, and `undo` reverts steps.
 
     Args:
         root: The workspace, an existing folder.
@@ -162,7 +162,7 @@ class WorkspaceSnapshots:
         if step_id is None:
             return StepChanges()
         step_info = (await self._history()).steps.get(step_id)
-        if step_info is None:  # pruned in between
+        if step_info is None:  # the step was pruned in the meantime
             return StepChanges()
         changes, notices = await self._finish(step_info, is_whole=True)
         return StepChanges(changes, " ".join(notices))
@@ -179,7 +179,7 @@ class WorkspaceSnapshots:
             return await self._taker.take(replace(scope, only=before))
 
     async def _finish(self, step: StepRecord, *, is_whole: bool) -> tuple[list[FileChange], list[str]]:
-        """Record how a step ended. Return its changes, and notices about them."""
+        """Record how a step ended. Return the changes of the step, and notices about the changes."""
         snapshot = await self._scan_after(step)
         notices = self._scan_notices(snapshot)
         if snapshot.scope.only is not None:
@@ -259,7 +259,7 @@ class WorkspaceSnapshots:
             run: Number of the run in the session; None for the last run with such a step.
 
         Raises:
-            SnapshotError: The session has no such step, or it is no longer stored.
+            SnapshotError: The session has no such step, or the step is no longer stored.
         """
         steps = (await self._history()).of(session_id or self._own_session)
         matches = [
@@ -387,7 +387,7 @@ class WorkspaceSnapshots:
         """Prune at most once a day, if there is something to remove."""
         marker = self._base / "pruned"
         try:
-            if abs(time.time() - marker.stat().st_mtime) < _DAY:  # also if the clock was set back
+            if abs(time.time() - marker.stat().st_mtime) < _DAY:  # the clock may have been set back
                 return
         except FileNotFoundError:
             pass
