@@ -69,15 +69,15 @@ def create_app(
     deps: Callable[..., Any] | None = None,
     **limits: Any,
 ) -> Any:
-    """Create an ASGI application that serves agents. Run it in a single process.
+    """Create an ASGI application that serves agents. Run the application in a single process.
 
         app = create_app({"helper": agent}, token=os.environ["PAL_TOKEN"])
 
     Args:
         agents: One agent, served as ``default``, or a dict of name -> agent.
-        token: The owner's token, at least 16 characters. If missing, a token is generated and saved as
-            ``token`` in `folder`; ``app.state.token`` holds it.
-        users: More users: `Person` objects, or the path of a JSON file of them.
+        token: The owner's token, at least 16 characters. Without this argument, a token is generated and
+            saved as ``token`` in `folder`; ``app.state.token`` holds the token.
+        users: More users: `Person` objects, or the path of a JSON file that lists users.
         user_header: The header in which a proxy that sends the owner's token names the user.
         sessions: A folder, a store or a `SessionManager`; sessions go to the data folder if None.
         database: Run tasks durably on an engine: ``sqlite:///PATH`` or ``postgresql://...``.

@@ -217,7 +217,7 @@ class Lifetime:
     ) -> None:
         if self._stopping is None:
             self._stopping = loop.create_task(self._stop_before(app, partial(handler, number, frame)))
-            loop.call_soon_threadsafe(lambda: None)  # wakes the loop
+            loop.call_soon_threadsafe(lambda: None)  # wakes the event loop
         else:  # a second signal does not wait
             self._stopping.cancel()
 
@@ -268,7 +268,7 @@ def _mcp(
         return Caller(person.owns, person.new_session_id, may_call=operates, may_run=person.may("use"))
 
     def make_server() -> AgentServer:
-        from pure_agent_loop.mcp.serving.server import AgentServer  # loads the SDK
+        from pure_agent_loop.mcp.serving.server import AgentServer  # this import loads the SDK
 
         agents = {
             name: agent.clone(on_ask=None) if agent.config.on_ask is ask_in_hub else agent
@@ -363,7 +363,7 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 
 async def _disconnected(_: Request, __: Exception) -> Response:
-    return Response(status_code=400)  # the client is gone
+    return Response(status_code=400)  # the client has disconnected
 
 
 async def _failure(request: Request, _: Exception) -> Response:

@@ -23,11 +23,11 @@ from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 
 NOT_WAITING = "urn:pure-agent-loop:not-waiting"  # a problem type
-STOP_SECONDS = 5.0  # time for other calls of the same step
+STOP_SECONDS = 5.0  # seconds for a run to suspend
 
 
 async def ask_in_hub(request: PermissionRequest) -> Permission:
-    """Ask the server's users: the function that its agents get as `on_ask`.
+    """Ask the server's users; the agents of the server get this function as `on_ask`.
 
     A question about a call suspends the run, so that it survives a restart. A question of a running tool is
     held in memory, because the tool does not survive a restart either.
@@ -167,7 +167,7 @@ async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_e
 async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, str], None]) -> RunInfo | None:
     """Record an answer or a result, and resume the run if nothing else is pending.
 
-    `submit` records it. It is called in a thread with the engine and the run's id in it, or with the sessions
+    `submit` records it in a thread; it gets the engine and the id of the run there, or the session manager
     and the session's id.
     """
     async with hub.turn(session):

@@ -64,7 +64,7 @@ class Channel:
         return not self.viewers and not self._due
 
     def add(self, plain: Mapping[str, Any], run: str = "") -> ChannelEntry:
-        """Number an event. Viewers get it in the next iteration of the event loop.
+        """Number an event. Viewers get the event in the next iteration of the event loop.
 
         Args:
             plain: The event; see `entries.plain_event`.

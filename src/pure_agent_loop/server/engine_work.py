@@ -1,7 +1,7 @@
-"""Durable runs: an engine executes them, in this process or in another one on the same database.
+"""Durable runs: an engine executes the runs, in this process or in another one on the same database.
 
-The server submits, answers and cancels them, and copies the engine's events to the session's channel. Each
-event keeps its engine number as `source`, so that a restarted server continues after the last one.
+The server submits, answers and cancels durable runs, and copies the engine's events to the session's channel.
+Each event keeps its engine number as `source`, so that a restarted server continues after the last one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from pure_agent_loop.durable.schedules.schedules import Schedules
 
 LOG = logging.getLogger("pure_agent_loop.server")
-RETRY_SECONDS = 1.0  # while the database is unavailable
+RETRY_SECONDS = 1.0  # seconds between two tries while the database is unavailable
 
 
 class EngineWork:
     """Connects a hub to an engine.
 
     Args:
-        agents: The agents by name. This process is a worker too.
+        agents: The agents by name, for the worker in this process.
         grace: Seconds that running tools get to finish when the server stops.
     """
 

@@ -23,7 +23,7 @@ _TAIL = 1 << 20
 
 
 class EventFile:
-    """The event file of one session. Only one process at a time may write to it.
+    """The event file of one session. Only one process at a time may write to the file.
 
     Args:
         session: The session's id.

@@ -84,7 +84,7 @@ class Hub:
         self._folder = private_folder(folder)
         self._events = private_folder(folder / "events")
         self._channels: dict[str, Channel] = {}
-        self._live: dict[str, ActiveRun] = {}  # by session: each executes one run at a time
+        self._live: dict[str, ActiveRun] = {}  # session id -> its executing run
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stamps: dict[str, Any] = {}  # session id -> the store's stamp at the last poll
         self._announced: dict[str, set[tuple[str, str]]] = {}  # run id -> pairs of call id and who answered
@@ -294,7 +294,7 @@ class Hub:
     def outcome(self, info: RunInfo, result: Mapping[str, Any]) -> None:
         """Save the end or suspension of a run. For `result` see `durable.attempt.outcome_of`."""
         self._announced.pop(info.id, None)
-        self._detach(info)  # first: a client may send the next task as soon as it gets the event
+        self._detach(info)  # detach first: a client may send the next task as soon as it gets the event
         reason = str(result.get("stop_reason") or "error")
         states = ("completed", *WAITING, "cancelled", "killed")
         state = reason if reason in states else "failed"
@@ -353,7 +353,7 @@ class Hub:
             async with self.turn(info.session):
                 is_suspended = info.state in WAITING and not info.durable
                 if is_suspended and await asyncio.to_thread(self._deny_pending, info, reason or STOPPED, by):
-                    self.resume(info)  # cancelled at once, so that the allowed call gets its result
+                    self.resume(info)  # then cancelled below, so that the allowed call gets a result
                 live = self._live.get(info.session)
                 if live is None or live.info is not info:  # nothing was allowed, or the server drains
                     self._end(info, "cancelled", "cancelled")
@@ -375,7 +375,7 @@ class Hub:
             return False
 
     def turn(self, session: str) -> asyncio.Lock:
-        """Return a session's lock. Hold it to answer, fork or start in the session."""
+        """Return a session's lock. Hold the lock to answer, to fork the session or to start a run."""
         return self._turns.setdefault(session, asyncio.Lock())
 
     async def resume_if_ready(self, info: RunInfo) -> None:
@@ -473,7 +473,7 @@ class Hub:
             await asyncio.wait(tasks, timeout=seconds)
         unfinished = self.live_runs
         for live in unfinished:
-            live.guard.is_draining = True  # running tools still get recorded
+            live.guard.is_draining = True  # the results of running tools are still recorded
         if unfinished and seconds:
             await asyncio.wait(
                 {live.task for live in unfinished if live.task is not None}, timeout=CUT_SECONDS

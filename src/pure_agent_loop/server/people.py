@@ -1,7 +1,7 @@
 """Authentication: by token, by a cookie that a token was exchanged for, or by a proxy's header.
 
-Tokens are stored as SHA-256: they are long and random, so a slow hash would add no safety. A cookie holds a
-name, an expiry time and a signature, which becomes invalid when the person's token changes.
+Tokens are stored as SHA-256 hashes: tokens are long and random, so a slow hash would add no safety. A cookie
+holds a name, an expiry time and a signature, which becomes invalid when the person's token changes.
 """
 
 from __future__ import annotations

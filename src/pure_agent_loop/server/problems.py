@@ -41,7 +41,8 @@ class HttpProblem(PureAgentLoopError):  # noqa: N818 - RFC 9457's term
     """An error response.
 
     Args:
-        detail: What is wrong and what to do, or an error that says it. Must not reveal file or server names.
+        detail: The error: what is wrong, and what to do; as text or as an exception. Must not reveal file or
+            server names.
     """
 
     def __init__(

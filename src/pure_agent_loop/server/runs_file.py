@@ -1,7 +1,7 @@
 """Runs of a server, persisted so that the next process can resume them.
 
 ``runs.jsonl`` gets a line per change; the newest line of a run counts. Each start rewrites the file without
-the oldest ended runs. Usage totals have their own lines and outlive the runs.
+the oldest ended runs. Usage totals are in separate lines, which are kept longer than the runs.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _SHUTDOWN_SECONDS = 3
 class TimedConnection(H11Protocol):
     """A connection with a deadline for the request head and a limit on unauthenticated connections.
 
-    Above the limit, the oldest unauthenticated connection is closed. A flood of them therefore cannot lock
-    out clients that authenticate at once.
+    Above the limit, the oldest unauthenticated connection is closed. A flood of connections therefore cannot
+    lock out clients that authenticate at once.
 
     Args:
         head_seconds: Seconds until a request's head must have arrived.
@@ -87,7 +87,7 @@ class TimedConnection(H11Protocol):
 
     def _time_out(self) -> None:
         cycle: Any = self.cycle
-        if cycle is None:  # after a response, the client would read this as a second one
+        if cycle is None:  # after a response, the client would read a 408 as a second response
             self.transport.write(
                 b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             )
@@ -158,7 +158,7 @@ class Serving(uvicorn.Server):
             await ticking
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """On the first signal let runs finish, on the second leave them to the next start, then exit."""
+        """On the first signal let runs finish, on the second leave runs to the next start; then exit."""
         # Setting an event is safe: Python runs signal handlers between two steps of the loop.
         if self._stop_requested is None or self._hurry is None:
             super().handle_exit(sig, frame)

@@ -22,8 +22,8 @@ class Settings:
     """The settings of a server.
 
     Args:
-        hosts: Allowed host names, in addition to ``localhost`` and IP addresses. Checking them prevents DNS
-            rebinding.
+        hosts: Allowed host names, in addition to ``localhost`` and IP addresses. The check of host names
+            prevents DNS rebinding.
         origins: Allowed origins of other sites' pages, such as ``https://app.example``.
         show_tools: Tools whose arguments and results the role ``use`` may see; True for all.
         show_reasoning: Whether the role ``use`` may see reasoning.

@@ -38,7 +38,8 @@ async def work_here(hub: Hub, live: ActiveRun) -> None:
         try:
             outcome = await _execute(hub, live)
         except SessionLockedError as error:
-            # Another process records an answer, or runs in this session. A new run fails after a while.
+            # Another process records an answer, or runs in this session. A new run fails after
+            # `LOCKED_SECONDS`.
             if not live.token.is_cancelled and (info.attempt > 1 or time.monotonic() < deadline):
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue

@@ -61,7 +61,7 @@ async def _start(
     key_hash: str,
 ) -> tuple[models.RunBody, bool]:
     text = await _with_mentions(service, person, service.hub.agent_for(agent, session), body.text)
-    if (existing := service.hub.find_by_key(key_hash)) is not None:  # started by a concurrent request
+    if (existing := service.hub.find_by_key(key_hash)) is not None:  # a concurrent request was first
         return run_model(existing, person), False
     model = _chosen_model(service, service.hub.agent_for(agent, session), body.model)
     await service.hub.wait_stopped(session)
@@ -154,7 +154,7 @@ def title_of(service: Service, session: str) -> str:
     title = named or service.titles.get(session) or (runs[0].task if runs else "")
     if not title:
         store = service.hub.sessions.store
-        first = getattr(store, "first", lambda _: None)(session)  # without reading the rest
+        first = getattr(store, "first", lambda _: None)(session)  # reads only the first record
         title = str(first.data.get("task") or "") if first is not None else ""
         if not title:
             with contextlib.suppress(PureAgentLoopError, LookupError):
@@ -168,7 +168,7 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
     service.session_of(person, session)
     new = person.new_session_id()
     try:
-        async with service.hub.turn(session):  # blocks concurrent answers
+        async with service.hub.turn(session):  # concurrent answers wait
             await asyncio.to_thread(service.hub.sessions.fork, session, body.step, new)
     except ConfigError as error:
         raise HttpProblem(409, error) from error
@@ -250,7 +250,7 @@ def snapshots_of(agent: Agent) -> Any:
 
 
 def _first_line(agent: Agent | None, question: PermissionRequest) -> int | None:
-    """Return the line where the passage begins that an edit would replace; None if it is unclear."""
+    """Return the line where the passage that an edit would replace begins; None unless it is unique."""
     tool, path, old = agent and agent.tools.get(question.tool), *map(question.args.get, ("path", "old_text"))
     if not (tool and tool.root and isinstance(path, str) and isinstance(old, str) and old):
         return None

@@ -33,7 +33,7 @@ _HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
 class ToolFile(ApiModel):
-    """An image or a file that a tool returned. `number` is its position in the list."""
+    """An image or a file that a tool returned. `number` is the file's position in the list."""
 
     number: Count
     call_id: str

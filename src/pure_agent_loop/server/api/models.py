@@ -80,7 +80,7 @@ class Message(Body):
 
 
 class Steer(Body):
-    """A message to a running run, delivered before its next step or when it would end."""
+    """A message to a running run, delivered before the run's next step or when the run would end."""
 
     text: Text
     when: Literal["step", "end"] = "step"
@@ -272,7 +272,7 @@ class SessionEntry(ApiModel):
 
 
 class SessionBody(ApiModel):
-    """A session and a page of its entries. Stream its events after `last_event`."""
+    """A session and a page of its entries. To continue, stream the session's events after `last_event`."""
 
     id: str
     title: str

@@ -16,7 +16,7 @@ from pure_agent_loop.server.problems import TITLES
 
 STREAM = "text/event-stream"
 _TEXT = {"type": "string"}
-_FRAME = {  # a Server-Sent Event
+_FRAME = {  # schema of a Server-Sent Event
     "type": "object",
     "properties": {"id": _TEXT, "event": _TEXT, "data": {**_TEXT, "contentMediaType": "application/json"}},
 }

@@ -50,7 +50,7 @@ class Operation:
         answer: The response body; None for none.
         role: The required role; empty for any authenticated user.
         problems: Error statuses, in addition to those of every operation.
-        types: Problem types (URNs) of its conflicts.
+        types: Problem types (URNs) of the operation's conflicts.
         media: Content types of responses that are not JSON.
     """
 
@@ -77,7 +77,7 @@ class Operation:
         query = None if self.query is None else validated(self.query, _single(request), 400)
         body = None
         if self.body is not None:
-            status = 400 if self.path.startswith("/v1/") else 422  # 400 as in OpenAI's API
+            status = 400 if self.path.startswith("/v1/") else 422  # status 400, as in OpenAI's API
             body = validated(self.body, read_json(await request.body() or b"{}"), status)
         path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
         result = await self.handle(ApiRequest(request.app.state.service, person, path, body, query, request))

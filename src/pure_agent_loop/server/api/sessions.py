@@ -155,7 +155,7 @@ async def _export(request: ApiRequest) -> Response:
         raise HttpProblem(403, notice("library.server_export_role"))
     text = await asyncio.to_thread(request.service.hub.sessions.export, session, form)
     suffix = "md" if form == "markdown" else "html"
-    name = file_name(session)  # safe in a header
+    name = file_name(session)  # the title must be safe in a header
     title = await asyncio.to_thread(actions.title_of, request.service, session)
     named = quote(f"{_UNSAFE.sub(' ', title).strip(' .') or session}.{suffix}", safe="")
     disposition = {

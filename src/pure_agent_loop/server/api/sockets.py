@@ -92,7 +92,7 @@ class Socket:
                 if self._errors > MAX_ERRORS:
                     await self._close(POLICY, "too many invalid messages")
                     return
-        except (WebSocketDisconnect, KeyError, RuntimeError):  # disconnected, or sent bytes
+        except (WebSocketDisconnect, KeyError, RuntimeError):  # the client disconnected or sent bytes
             await self._close(1003, "text frames only")
 
     async def _handle(self, text: str) -> None:

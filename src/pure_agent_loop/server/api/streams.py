@@ -37,7 +37,7 @@ class Viewer:
 
     Args:
         after: The number of the viewer's last event.
-        run: Limits the viewer to one run; the stream ends with that run. Empty for the whole session.
+        run: Limits the viewer to one run, and the stream ends with it; empty for the whole session.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Viewer:
         """Send events until the run ends; for a session, until the client leaves.
 
         Args:
-            send_event: Sends an event; gets the entry and its JSON.
+            send_event: Sends an event, given the entry and its JSON.
             send_keep_alive: Called when no event came for a while.
 
         Raises:
@@ -88,7 +88,7 @@ class Viewer:
 
 
 class EventResponse(Response):
-    """A Server-Sent Events response. It ends when the client disconnects."""
+    """A Server-Sent Events response. The response ends when the client disconnects."""
 
     def __init__(self, service: Service, person: Person, viewer: Viewer, channel: Channel) -> None:
         super().__init__(status_code=200)

@@ -21,7 +21,7 @@ ONLY_NULLS = ConfigDict(json_schema_extra={"additionalProperties": {"type": "nul
 
 
 class OpenModel(BaseModel):
-    """A model that accepts unknown fields. A response header lists them."""
+    """A model that accepts unknown fields. A response header lists the unknown fields."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -278,7 +278,7 @@ def apply_tool_choice(
     """
     if choice is None or choice == "auto":
         return tools, {}
-    if choice == "none":  # only applies to the caller's tools
+    if choice == "none":  # 'none' applies only to the caller's tools
         return [], {}
     if choice == "required":
         if own or not tools:

@@ -1,8 +1,8 @@
 """Suspended runs that wait for results of the caller's tools.
 
 A response with calls of the caller's tools ends the request; the results come in the next one. The caller's
-messages lack the calls of the agent's own tools, so the state is saved here and the run is resumed from it.
-If the state has expired, a new run starts from the caller's messages.
+messages lack the calls of the agent's own tools, so the state of the run is saved here, and the run is
+resumed from the saved state. If the state has expired, a new run starts from the caller's messages.
 """
 
 from __future__ import annotations

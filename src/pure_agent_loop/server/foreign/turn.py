@@ -59,7 +59,8 @@ class OutsideCall:
 
 
 def agent_named(request: ApiRequest, name: str) -> Agent:
-    """Return the agent of a request. Check it first: an unknown agent is reported before other errors.
+    """Return the agent of a request. Call this function first, so that an unknown agent is reported before
+    other errors.
 
     Raises:
         HttpProblem: The agent is unknown.
