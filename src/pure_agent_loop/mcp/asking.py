@@ -73,7 +73,7 @@ class ServerRequests:
 
     @contextlib.contextmanager
     def during(self, run: RunContext[Any] | None) -> Iterator[None]:
-        """Direct the server's requests to a run while its call is running."""
+        """Direct the server's requests to a run while a call of the run is running."""
         if run is None:
             yield
             return

@@ -118,7 +118,7 @@ class Connection:
             question: Sends the request through the SDK's client and returns the answer.
 
         Raises:
-            ServerError: The server cannot be reached, was lost during the request, or rejects it.
+            ServerError: The server cannot be reached, was lost during the request, or rejects the request.
         """
         client = await self.client()
         session = self._session
@@ -171,7 +171,7 @@ class Connection:
         log = Log(settings)
         stack.callback(log.close)
         if settings.url:
-            from pure_agent_loop.mcp.network import reached  # imports the SDK's HTTP part
+            from pure_agent_loop.mcp.network import reached  # this imports the SDK's HTTP part
 
             transport = reached(settings, await self._auth(), close_reason)
         else:
@@ -313,7 +313,7 @@ def silence_sdk_logs() -> None:
 
 
 async def load_sdk() -> Any:
-    """Import the SDK in a thread: it takes more than a second.
+    """Import the SDK in a thread: the import takes more than a second.
 
     Raises:
         MissingExtraError: The extra ``[mcp]`` is not installed.
@@ -348,7 +348,7 @@ async def _set_level(client: Any, level: Any) -> None:
 def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") -> str:
     """Return a sentence that explains an error."""
     leaf = error
-    while errors := getattr(leaf, "exceptions", None):  # any error of a group will do
+    while errors := getattr(leaf, "exceptions", None):  # one error of a group is enough
         leaf = errors[0]
     kinds = {kind.__name__ for kind in type(leaf).__mro__}
     text = _NUMBER.sub("", one_line(error_text(leaf), _ERROR_CHARS))

@@ -29,7 +29,7 @@ async def ask_form(
         ctx: The tool's run.
         question: The form's purpose.
         fields: A JSON Schema for each value by its name: a string, a number, a boolean, or one or several
-            values of an ``enum``. Their ``title``, ``description`` and ``default`` are shown.
+            values of an ``enum``. The ``title``, ``description`` and ``default`` of a field are shown.
 
     Returns:
         The values by name; None if the person declines.

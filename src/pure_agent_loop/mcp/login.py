@@ -142,7 +142,7 @@ class _Browser:
         writer.close()
 
     def leave(self) -> None:
-        """Close idle browser connections: from Python 3.12 on the listener waits for them."""
+        """Close idle browser connections: from Python 3.12 on the listener waits for such connections."""
         for writer in self._open:
             writer.close()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MCPServers:
-    """Several servers as one toolset. If they have many tools, the model gets a search tool.
+    """Several servers as one toolset. If the servers have many tools, the model gets a search tool.
 
     Args:
         servers: The servers.
@@ -57,7 +57,7 @@ class MCPServers:
         return await self._shown.list(context)
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
-        """Call a tool by name. A run does not use this: each listed tool has its own function."""
+        """Call a tool by name. A run does not use this method: each listed tool has its own function."""
         for tool in await self.every(StepContext()):
             if tool.name == name:
                 return await tool.function(**args)

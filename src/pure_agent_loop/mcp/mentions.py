@@ -17,7 +17,7 @@ _PROMPT = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]*):(\S*)\s*(.*)", re.DOTALL)
 
 
 class Named(Protocol):
-    """Servers by name: a dict of them, or `MCPServers`."""
+    """Servers by name: a dict, or `MCPServers`."""
 
     def get(self, name: str, /) -> MCPServer | None: ...  # noqa: D102 - like `dict.get`
 

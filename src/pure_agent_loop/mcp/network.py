@@ -65,14 +65,14 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
 
 
 def _past_proxies(url: str) -> dict[str, None]:
-    """Return the hosts that bypass proxies: this machine, also for its logins."""
+    """Return the hosts that bypass proxies: the names of this machine, and a loopback host of the URL."""
     host = urllib.parse.urlsplit(url).hostname or ""
     own = [f"[{host}]" if ":" in host else host] if is_loopback(url) else []
     return {f"all://{name}": None for name in (*_HERE, *own)}
 
 
 async def _readable(response: Any) -> None:
-    """Bound an answer, even a compressed one, and repair it so that the SDK can parse it."""
+    """Bound an answer, even a compressed one, and repair the answer so that the SDK can parse it."""
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
     response.aiter_bytes = partial(_events if is_stream else _body, response.aiter_bytes)
 

@@ -1,7 +1,7 @@
-"""Run a server as a local program. Messages are lines of its standard input and output.
+"""Run a server as a local program. Messages are lines of the program's standard input and output.
 
-The SDK's own transport neither bounds a line nor reports the program's end. This one bounds the input, logs
-and skips lines that are not messages, and always ends the program.
+The SDK's own transport neither bounds a line nor reports the program's end. This transport bounds the input,
+logs and skips lines that are not messages, and always ends the program.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEAVE_SECONDS = 1.5  # seconds for the program to exit; again after SIGTERM
 LAST_SECONDS = 0.5  # seconds for a program that closed its output to exit
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
-_ANSWERS = (  # with the result after the id, or before it
+_ANSWERS = (  # an answer with the result after the id, or before it
     re.compile(rb"\s*\{" + _HEAD + b"," + _ID + rb',\s*"(?:result|error)"'),
     re.compile(rb'\s*\{\s*"(?:result|error)".*,' + _HEAD + b"," + _ID + rb"\}\s*$", re.S),
 )
@@ -104,7 +104,8 @@ class CloseReason:
     Args:
         why: The reason, for people and models; empty if unknown.
         last_output: Returns the program's last output.
-        closed_by_client: True if the client closed it, so that the program's exit status is irrelevant.
+        closed_by_client: True if the client closed the connection, so that the program's exit status is
+            irrelevant.
         hint: Describes the last HTTP answer, if it was an error.
     """
 
@@ -233,7 +234,7 @@ async def _forward(line: bytes, to_session: Any, log: Log) -> bool:
 def _message(line: bytes) -> Any:
     """Parse a line as a message; return None if it is not one.
 
-    An unreadable answer becomes an error, so that its waiter is released.
+    An unreadable answer becomes an error, so that the caller stops waiting.
     """
     from mcp_types import JSONRPCError, jsonrpc_message_adapter
 

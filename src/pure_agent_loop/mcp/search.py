@@ -1,4 +1,4 @@
-"""Limit the tools that a model sees: if there are many, it gets one search tool instead."""
+"""Limit the tools that a model sees: if there are many, the model gets one search tool instead."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Additional ``_meta`` of a call. The SDK itself adds the trace context of OpenTelemetry.
 REQUEST_META: ContextVar[Mapping[str, Any] | None] = ContextVar("pure_agent_loop_mcp_meta", default=None)
 T = TypeVar("T")
-ASK_SECONDS = 60.0  # for requests about resources and prompts
+ASK_SECONDS = 60.0  # seconds for a request about resources and prompts
 MAX_LISTED = 200  # resources listed to a model at once
 
 
@@ -55,10 +55,11 @@ class ServerState:
 
 
 class MCPServer:
-    """An MCP server as a toolset. It starts when a run first needs its tools, and stops after the last run.
+    """An MCP server as a toolset. The server starts when a run first needs its tools, and stops after the
+    last run.
 
-    Errors of the server are tool errors: the model reads a sentence about them, and the run continues.
-    To keep the server for several runs, enter it around them: ``async with server: ...``.
+    Errors of the server are tool errors: the model reads a sentence about the error, and the run continues.
+    To keep the server for several runs, enter it around the runs: ``async with server: ...``.
 
     Args:
         command: The program and its arguments; it communicates over standard input and output.
@@ -71,7 +72,7 @@ class MCPServer:
         inherit: Names of further variables that the program gets from the current environment.
         cwd: The working directory; the current one if empty.
         headers: HTTP headers for each request to a `url`.
-        prefix: Replaces ``mcp__NAME__`` in the names of its tools.
+        prefix: Replaces ``mcp__NAME__`` in the names of the server's tools.
         allow: Patterns of the tool names to use (``read_*``); None for all.
         deny: Patterns of the tool names not to use.
         trusted: Trust the server's hints: a tool marked ``readOnlyHint`` needs no approval, one marked
@@ -80,14 +81,15 @@ class MCPServer:
         pinned: Ask a person before using a tool whose description has changed since it was first seen.
         resources: Expose the server's resources as two tools.
         timeout: Seconds per call; None for the run's default.
-        start_timeout: Seconds for the start and for listing its tools.
+        start_timeout: Seconds for the start and for listing the tools.
         roots: Folders that the server should stay within.
-        log_level: Minimum level (``debug``, ``info``, ``notice``, ``warning``, ``error`` and so on) of its
-            log messages that become events of a run and lines of its log.
+        log_level: Minimum level (``debug``, ``info``, ``notice``, ``warning``, ``error`` and so on) of the
+            server's log messages that become events of a run and lines of the log file.
         oauth: Settings of the login at a `url`, if the default login in the browser does not fit.
         legacy: Use a protocol version from before 2026, even if the server supports a newer one. Many servers
             send requests of their own (roots, questions, the model) only in those versions.
-        sampling: A model that the server may query. A person approves each query. None for no model.
+        sampling: A model that the server may query. A person approves each query. With None, the server
+            cannot query a model.
         auth: Adds a login to each request to a `url`, an ``httpx2.Auth``; if None, `oauth` or the login that
             ``pal mcp login`` has stored.
 
@@ -279,7 +281,7 @@ class MCPServer:
             return set()
         try:
             return await in_thread(partial(Approvals(self.settings.identity).changed, digests))
-        except Exception as error:  # any failure: the digests cannot be compared
+        except Exception as error:  # after any failure the digests cannot be compared
             raise ServerError(model_text("mcp_failed", server=self.name, why=safe_str(error))) from error
 
     async def _agree(self, digests: Mapping[str, str]) -> None:

@@ -51,7 +51,7 @@ class TokenStorage:
     def forget(self) -> None:
         """Delete the stored login."""
         if _IN_RING in self._plain_file() and (ring := _ring()) is not None:
-            with contextlib.suppress(Exception):  # missing, or not deletable
+            with contextlib.suppress(Exception):  # the entry is missing or cannot be deleted
                 ring.delete_password(SERVICE, self._settings.identity)
         self._path.unlink(missing_ok=True)
 

@@ -9,5 +9,6 @@ open_ids      requests whose ID is in use, rejected
 content       results as blocks of the protocol
 mounted       the server within an ASGI application
 
-All but `published`, `one_call` and `mounted` import the SDK at the top: creating a server imports them.
+All but `published`, `one_call` and `mounted` import the SDK at the top: creating a server imports these
+modules.
 """

@@ -20,7 +20,7 @@ class Changes(InMemorySubscriptionBus):
     def __init__(self) -> None:
         super().__init__()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.listen = ListenHandler(self)  # protocol of 2026: the response is the stream
+        self.listen = ListenHandler(self)  # in the protocol of 2026, the response is the stream
 
     def tell(self, uri: str) -> None:
         """Notify subscribers that a resource has changed; callable from any thread."""
@@ -75,7 +75,7 @@ class _Subscribed:
     def _note(self, event: Any) -> None:
         uri = getattr(event, "uri", None)
         if uri in self.uris:
-            self._changed[uri] = None  # several changes, one notification
+            self._changed[uri] = None  # several changes cause one notification
             self._has_changes.set()
 
     async def _send(self) -> None:

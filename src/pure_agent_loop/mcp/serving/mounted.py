@@ -1,4 +1,4 @@
-"""An MCP server within an ASGI application, at ``/mcp``. The first request creates it."""
+"""An MCP server within an ASGI application, at ``/mcp``. The first request creates the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CONNECTIONS = 1_000  # protocol sessions; idle ones end after half an hour
 
 
 class Mounted:
-    """An ASGI application. Authentication, host checks and limits are applied before it.
+    """An ASGI application. Authentication, host checks and limits must be applied before this application.
 
     Args:
         name_of: Returns the requester's name from the scope: a session belongs to its creator.

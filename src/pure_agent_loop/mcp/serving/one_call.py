@@ -15,7 +15,7 @@ class OneCall:
 
     Args:
         tool: The tool.
-        args: Its arguments.
+        args: The arguments of the call.
     """
 
     model = "mcp-client"

@@ -54,12 +54,12 @@ class Published:
         published = Published(prompts=[review], resources={"notes://{day}": read_note})
         app = create_app(agent, published=published)
 
-    The functions are called like tools: docstrings and annotations describe them, they may take a
-    `RunContext`, and the audit log records them. They must be read-only.
+    Functions for prompts and resources are called like tools: docstrings and annotations describe them, they
+    may take a `RunContext`, and the audit log records them. These functions must be read-only.
 
     Args:
-        prompts: Each returns a user message: a string, an `Image`, a `File`, or a list of these. Its
-            parameters are the prompt's arguments; those of a ``Literal`` are completed.
+        prompts: Each returns a user message: a string, an `Image`, a `File`, or a list of these. The
+            parameters of the function are the prompt's arguments; ``Literal`` values are completed.
         resources: By URI or by URI template such as ``notes://{day}``: ``{name}`` matches one path segment,
             ``{+name}`` one or more. Each function takes the placeholders of its template as parameters, and
             returns a string, an `Image`, a `File`, or a JSON value.

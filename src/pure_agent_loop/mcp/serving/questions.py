@@ -41,7 +41,7 @@ async def set_level(context: Any, params: Any) -> Any:
 
 
 def _wanted(context: Any, level: str) -> bool:
-    """Return whether a client wants messages of a level; by default it wants none."""
+    """Return whether a client wants messages of a level; by default a client wants none."""
     if is_modern(context):
         least = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
     else:
@@ -51,7 +51,7 @@ def _wanted(context: Any, level: str) -> bool:
 
 
 class Turn:
-    """One call's turn among calls that change something. It is released while a person is asked."""
+    """One call's turn among calls that change something. The turn is released while a person is asked."""
 
     def __init__(self, lock: asyncio.Lock) -> None:
         self._lock, self._is_mine = lock, False

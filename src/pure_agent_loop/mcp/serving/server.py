@@ -222,7 +222,7 @@ class AgentServer:
             raise MCPError(code, outcome.text)
         try:
             return await in_thread(partial(form, outcome))
-        except PureAgentLoopError as error:  # a missing file, an invalid image
+        except PureAgentLoopError as error:  # such as a missing file or an invalid image
             raise MCPError(code, safe_str(error)) from None
 
     # -- resources ------------------------------------------------------------------------------------
@@ -357,8 +357,8 @@ async def serve_stdio(agent_server: AgentServer) -> None:
 async def _once(agent: Agent, tool: Tool, args: dict[str, Any], link: ClientLink) -> ToolOutcome:
     """Run one call in its own run and return its outcome."""
     client = OneCall(tool.name, args)
-    SHOW_FORM.set(link.form)  # local to this request's task
-    run_forgets()  # the client's memory outlives this run
+    SHOW_FORM.set(link.form)  # the value is local to this request's task
+    run_forgets()  # the client's model also remembers earlier calls
     run = agent.clone(llm=client, tools=[tool], on_ask=link.ask, compaction=False).arun_stream("")
     run_events = [event async for event in followed(run, link)]
     for event in run_events:
