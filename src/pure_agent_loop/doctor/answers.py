@@ -136,7 +136,7 @@ def _obeyed(answer: ProbeResponse) -> Found:
 
 
 async def developer_role(s: ProbeSession) -> Found:
-    """Is the role ``developer`` accepted? The package does not send it by default."""
+    """Is the role ``developer`` accepted? The package does not send this role by default."""
     with s.trying(system_role=""):
         answer = await s.ask(ordered("developer", "What is 2 + 2?"))
         if s.client.profile.system_role != "":

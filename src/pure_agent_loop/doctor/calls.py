@@ -14,7 +14,7 @@ from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.support.language import notice
 
-CALL_TOKENS = 600  # the model may reason before a call
+CALL_TOKENS = 600  # tokens; the model may reason before a call
 QUESTION = "What is the weather in Oslo now? Use the tool."
 TWO_CITIES = "What is the weather in Oslo and in Lima now? Call the tool once for each city, both at once."
 WEATHER: dict[str, Any] = {
@@ -75,7 +75,7 @@ def _in_text(text: str) -> bool:
 
 
 async def tools_reach(s: ProbeSession) -> Found:
-    """Does the model see the tools? Some templates silently drop them."""
+    """Does the model see the tools? Some chat templates silently drop the tools."""
     says = template_caps(s.props).get("supports_tools")
     if says is not None:
         s.tools_dropped = not says

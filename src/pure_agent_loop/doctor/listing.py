@@ -85,7 +85,7 @@ class ServerModels(NamedTuple):
     """Models that a server lists.
 
     Args:
-        names: Their names.
+        names: Names of the models.
         window: Tokens of the context window of the target's model; None if the server does not report it.
     """
 

@@ -23,7 +23,7 @@ class Probe(NamedTuple):
     """One question about a server.
 
     Args:
-        name: Name of its finding.
+        name: Name of the probe and of its finding.
         run: Sends the request and reads the response; some probes send several, or none.
         clients: The clients that the probe suits: all, the one of chat completions, or those of other
             protocols.

@@ -112,7 +112,7 @@ class ProbeSession:
 
     Args:
         target: The server, with a model.
-        client: Its client, whose profile is adapted.
+        client: The client of the target; its profile is adapted.
     """
 
     target: Target

@@ -101,7 +101,7 @@ def _thinking(s: ProbeSession) -> dict[str, Any]:
     return {
         "thinking_level": "low",
         "max_tokens": _THINKING_TOKENS if s.target.protocol else CALL_TOKENS,
-        "temperature": None,  # rejected together with thinking
+        "temperature": None,  # servers reject a temperature together with thinking
     }
 
 

@@ -44,7 +44,7 @@ class Target:
         headers: Extra headers of each request.
         is_embedded: True for the server of the embedded model.
         protocol: ``anthropic``, ``gemini`` or ``responses``; empty for chat completions. A prefix of the
-            model's name, such as ``anthropic:``, sets it too.
+            model's name, such as ``anthropic:``, also sets the protocol.
     """
 
     base_url: str
