@@ -189,7 +189,7 @@ class Spending:
     def _expenses(self, session_id: str) -> list[Expense]:
         try:
             records = self._store.read(session_id).records
-        except SessionError:  # deleted meanwhile, or damaged
+        except SessionError:  # the session was deleted meanwhile, or is damaged
             return []
         return [e for e in read_expenses(records, session_id) if e.names["day"] == self._day]
 

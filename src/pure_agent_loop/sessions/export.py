@@ -69,7 +69,7 @@ summary {{ cursor: pointer; }}
 def to_markdown(records: Sequence[Record], title: str = "") -> str:
     """Return a session as Markdown: answers as prose, edits as diffs, results folded below their calls.
 
-    Nothing in it loads a resource or is raw HTML, except ``details``, ``summary`` and ``code``.
+    Nothing in the document loads a resource or is raw HTML, except ``details``, ``summary`` and ``code``.
 
     Args:
         records: Records of the session, in the order they were written.
@@ -169,7 +169,7 @@ def _diff(path: str, old: str, new: str) -> str:
     before, after = old.split("\n") if old else [], new.split("\n") if new else []
     if len(before) + len(after) > _MAX_COMPARED:
         lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
-    else:  # line numbers of a fragment would mislead
+    else:  # the line numbers would be those of the fragment, not of the file
         found = list(difflib.unified_diff(before, after, lineterm=""))[2:]
         lines = ["..." if line.startswith("@@") else line for line in found][1:]
     return "\n".join([f"--- {path}", f"+++ {path}", *lines])

@@ -30,7 +30,7 @@ def fork_session(
     copied; ids and times are new.
 
     Args:
-        session_id: Session to copy; it may be in use.
+        session_id: Session to copy; the session may be in use.
         at: Last step to copy, counted from 1 over the whole session; None copies all.
         new_id: Id of the new session; None generates one.
 
@@ -42,7 +42,7 @@ def fork_session(
         SessionNotFoundError: The old session does not exist.
         SessionLockedError: Another writer is creating a session with the new id.
         SessionReadError: The old session cannot be read at all.
-        SessionWriteError: The new session cannot be written; it is removed.
+        SessionWriteError: The new session cannot be written, and was removed.
     """
     name = new_session_id() if new_id is None else check_session_name(new_id)
     records = _without_unused_answers(up_to_step(store.read(session_id).records, at), session_id)

@@ -1,8 +1,8 @@
 """Read and answer the questions of suspended runs from any process, without running anything.
 
-The first answer wins. A writer locks the session and reads it again before it writes. A later answer is
-rejected with an error that holds the first answer, its author and its time. A new task in the session counts
-as a denial of the open questions.
+The first answer wins. A writer locks the session and reads the session again before writing. A later answer
+is rejected with an error that holds the first answer, its author and its time. A new task in the session
+counts as a denial of the open questions.
 """
 
 from __future__ import annotations

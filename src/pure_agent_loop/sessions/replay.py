@@ -104,7 +104,7 @@ class Window:
 
     effects: dict[str, tuple[str, Any]]
     running: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
-    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # recorded by earlier processes
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # of earlier processes
     parts: list[dict[str, Any]] = field(default_factory=list)
     messages: list[HistoryMessage] = field(default_factory=list)
     state: dict[str, Any] | None = None
@@ -367,7 +367,8 @@ def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = N
     Args:
         records: Records of the session: `SessionStore.read(session_id).records`.
         agent: Agent whose prompts, limits, permissions, tools and system prompt replace the recorded
-            ones, so that a change shows as a difference. Its model and functions are not called.
+            ones, so that a change shows as a difference. The model and the functions of this agent are not
+            called.
 
     Returns:
         The report, up to the first difference. An interrupted run is replayed to its last record.
@@ -563,4 +564,4 @@ class SkippingLoop(asyncio.SelectorEventLoop):
 
 
 def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Ignore errors of abandoned tasks: they are reported by the journal."""
+    """Ignore errors of abandoned tasks: the journal reports these errors."""

@@ -95,7 +95,7 @@ def first_state(
     """Return the first state of a run, and notices.
 
     Args:
-        point: Resume point of the session; recorded effects that are applied here are removed from it.
+        point: Resume point of the session; recorded effects that are applied here are removed from the point.
 
     Raises:
         ConfigError: There is no task and nothing to resume, or a session that has begun gets messages.

@@ -1,4 +1,4 @@
-"""Describe the configuration of a run for its record, and rebuild a kit from it that has no side effects.
+"""Describe the configuration of a run for its record, and rebuild from that a kit without side effects.
 
 Functions are not recorded, only their number: their results are among the recorded effects.
 """
@@ -122,7 +122,7 @@ def _compactor(plain: Mapping[str, Any] | None) -> Compactor:
 
 
 def rebuild(run: Mapping[str, Any]) -> Kit:
-    """Rebuild a kit from a description. Its functions must not be called.
+    """Rebuild a kit from a description. The functions of this kit must not be called.
 
     Raises:
         KeyError: The description lacks a key.

@@ -68,7 +68,7 @@ class SessionInfo:
 
 
 class SessionLog(Protocol):
-    """Session open for writing. May be used from several threads of the process that opened it."""
+    """Session open for writing. A log may be used from several threads of the process that opened it."""
 
     @property
     def session_id(self) -> str:
@@ -112,7 +112,7 @@ class SessionLog(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the session for other writers. May be called twice."""
+        """Release the session for other writers. A second call does nothing."""
         ...
 
     def __enter__(self) -> Self:
@@ -137,7 +137,7 @@ class SessionStore(Protocol):
         Raises:
             ConfigError: The id is invalid.
             SessionNotFoundError: The session does not exist and `create` is False.
-            SessionLockedError: Another writer has it open, in this or another process.
+            SessionLockedError: Another writer has the session open, in this or another process.
             SessionReadError: The storage cannot be read at all.
             SessionWriteError: The storage cannot be written.
         """
@@ -167,7 +167,7 @@ class SessionStore(Protocol):
         Raises:
             ConfigError: The id is invalid.
             SessionNotFoundError: The session does not exist.
-            SessionLockedError: A writer has it open.
+            SessionLockedError: A writer has the session open.
             SessionWriteError: The session cannot be deleted.
         """
         ...
@@ -213,8 +213,8 @@ if hasattr(os, "register_at_fork"):
 def opening_lock(session_id: str) -> threading.Lock:
     """Return the lock for opening a session in this process: threads take turns.
 
-    A run holds it only while it opens its session; an answer holds it until it is written. So an answer
-    recorded by the same process never makes a run fail with `SessionLockedError`.
+    A run holds the lock only while opening its session; an answer holds the lock until it is written.
+    Therefore an answer recorded by the same process never makes a run fail with `SessionLockedError`.
     """
     with _GUARD:
         return _OPENING_LOCKS.setdefault(session_id, threading.Lock())
@@ -267,8 +267,8 @@ def is_remote(log: SessionLog) -> bool:
 def check_session_id(session_id: Any) -> str:
     """Return the id if it is safe as a file name on every system.
 
-    For stores that use ids as file names unchanged. The stores of this package accept everything that
-    `check_session_name` accepts, and encode it.
+    This check is for stores that use ids as file names unchanged. The stores of this package accept
+    everything that `check_session_name` accepts, and encode it.
 
     Args:
         session_id: Value to check.
@@ -387,7 +387,7 @@ class BaseLog(ABC):
             )
 
     def close(self) -> None:
-        """Release the session for other writers. May be called twice."""
+        """Release the session for other writers. A second call does nothing."""
         with self._mutex:
             if not self._is_open:
                 return

@@ -187,8 +187,8 @@ class ResumePoint:
         after_hooks: Number of hooks that process each result before the model sees it.
         without_key: Descriptions of effects after the state that have no key.
         session_id: Id of the session; empty if it does not matter.
-        copied_answers: Keys of answers copied from another session by a fork. An approval allows one call,
-            so it counts here only if that call had begun.
+        copied_answers: Keys of answers copied from another session by a fork. An approval allows one call, so
+            a copied approval counts only if that call had begun.
         unused_answers: Keys of answers from outside a run that no run has used yet.
     """
 
@@ -446,7 +446,7 @@ class SessionJournal:
         Raises:
             SessionWriteError: The record cannot be written.
         """
-        key = f"inbox:{self._taken}"  # counted from the last checkpoint, also when resumed
+        key = f"inbox:{self._taken}"  # messages since the last checkpoint, also when resumed
         self._taken += 1
         if key in self._recorded:
             messages: list[Incoming] = read_effect(key, *self._recorded.pop(key))

@@ -53,8 +53,8 @@ class RepairReport:
     Args:
         session_id: Id of the undamaged session: a new one, or the same if there was no damage.
         path: Path of the new file; None if there was no damage.
-        kept: Number of records in it.
-        changes: One sentence per difference to the damaged file.
+        kept: Number of records in the new file.
+        changes: One sentence per difference from the damaged file.
     """
 
     session_id: str
@@ -88,7 +88,7 @@ class JsonlStore:
     """Store that keeps sessions as JSON lines files in one folder.
 
     Args:
-        folder: Folder of the files. It is created with the first session, readable by this user only.
+        folder: Folder of the files, created with the first session, readable by this user only.
         now: Function that returns the time of records, in seconds since the epoch.
     """
 
@@ -176,7 +176,7 @@ class JsonlStore:
         Raises:
             ConfigError: The id is invalid.
             SessionNotFoundError: The session does not exist.
-            SessionLockedError: A writer has it open.
+            SessionLockedError: A writer has the session open.
             SessionReadError: The session cannot be read at all.
             SessionWriteError: The new file cannot be written.
         """
@@ -288,7 +288,7 @@ def first_and_last_time(file: BinaryIO) -> tuple[float | None, float | None]:
         heads = _HEAD.findall(file.read(size_read))
         if heads or size_read >= size:
             return created, _number(heads[-1]) if heads else created
-        size_read *= 8  # the last line is longer
+        size_read *= 8  # the last line is longer than the part that was read
     return None, None
 
 

@@ -1,8 +1,8 @@
 """Sessions in PostgreSQL, for fleets: many machines, one writer per session.
 
 The rows hold the same lines as the files of `JsonlStore`. Each opening increments a number in the session's
-row (the fence), and an append writes only while the fence is the writer's. So a writer that was frozen,
-considered dead and later resumed cannot write any more.
+row (the fence), and an append writes only while the fence is the writer's. Therefore a writer that was
+frozen, considered dead and later resumed can no longer write.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Claim:
     """Ownership of a session, in place of the lock of other stores.
 
     Args:
-        store: Store of the session; the reference keeps it alive as long as its logs.
+        store: Store of the session; this reference keeps the store alive as long as its logs.
     """
 
     def __init__(self, store: PostgresStore, session_id: str, token: str) -> None:
@@ -102,13 +102,13 @@ class PostgresLog(BaseLog):
         super().__init__(session_id, transcript, claim, now)
         self._claim, self._pool = claim, claim.store._pool
         self._fence, self._last = fence, last
-        self._not_durable: list[dict[str, Any]] = []  # rows since the last durable one
+        self._not_durable: list[dict[str, Any]] = []  # rows written since the last durable row
         self._is_uncertain = False
 
     def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
         if self._is_uncertain:
             self._pool.run(self._undo_uncertain)
-        self._is_uncertain = True  # until the write is known to have succeeded
+        self._is_uncertain = True  # set until the write is known to have succeeded
         row: dict[str, Any] = {
             "id": self.session_id,
             "token": self._claim.token,
@@ -133,7 +133,7 @@ class PostgresLog(BaseLog):
         holder = self._pool.find_holder(execute, self.session_id)
         if holder is None or (holder.token, holder.fence) != (self._claim.token, self._fence):
             raise _lost_error(self.session_id, holder)
-        for row_before in self._not_durable:  # the database crashed before these reached its disk
+        for row_before in self._not_durable:  # the database crashed before these rows reached its disk
             self._insert(execute, {**row_before, "mode": "on"})
         if not self._insert(execute, row):
             raise SessionWriteError(self._pool.name, "another program changed records of this session")
@@ -276,7 +276,7 @@ class PostgresStore:
         self.close()
 
     def _take(self, execute: Execute, session_id: str, owner: int, token: str, *, force: bool) -> int:
-        """Take a session unless a live process has it. Return the fence."""
+        """Take a session unless a live process has taken it. Return the fence."""
         while True:
             holder = self._pool.find_holder(execute, session_id)
             if holder is None:

@@ -1,7 +1,7 @@
 """PostgreSQL connections: a small pool for all sessions of a store, reconnected after an outage.
 
-Work may run twice: when a connection breaks, it is unknown whether the database executed the statement. So
-each piece of work must be idempotent.
+Work may run twice: when a connection breaks, it is unknown whether the database executed the statement.
+    Therefore each piece of work must be idempotent.
 
 ``psycopg_pool`` (3.3) was tried and is not used. That pool reports a wrong address or password only as a
 timeout, without the reason; this pool fails at once with the server's own message. After a restart of the
@@ -123,7 +123,7 @@ def import_psycopg() -> Any:
     """Import the driver.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The driver is not installed.
     """
     try:
         import psycopg
@@ -186,8 +186,8 @@ class ConnectionPool:
         Args:
             work: Function that gets a function to execute one statement and return its cursor; it may be
                 called several times.
-            patience: Seconds to retry; None for the store's value. At most two seconds in a thread with a
-                running event loop, which would be blocked.
+            patience: Seconds to retry; None for the store's value. In a thread with a running event loop, at
+                most two seconds, because retries block the loop.
 
         Raises:
             SessionWriteError: The work failed, or its result is unknown.
@@ -312,7 +312,7 @@ def abandon(connection: Connection | None) -> None:
     """Drop a connection of the parent in a forked child, without a message to the server."""
     if connection is None or connection.closed:
         return
-    _ABANDONED.append(connection)  # never collected: that would send a message to the server
+    _ABANDONED.append(connection)  # never garbage-collected, which would send a message to the server
     with contextlib.suppress(Exception):
         os.close(connection.fileno())
 

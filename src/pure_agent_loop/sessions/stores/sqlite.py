@@ -144,8 +144,8 @@ class SqliteStore:
     """Store that keeps sessions in one SQLite file, in WAL mode.
 
     Args:
-        path: Path of the file. It is created with the first session, readable by this user only; lock files
-            are in a folder next to it.
+        path: Path of the file, created with the first session, readable by this user only; lock files are in
+            a folder next to the file.
         now: Function that returns the time of records, in seconds since the epoch.
     """
 
