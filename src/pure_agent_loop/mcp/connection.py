@@ -40,7 +40,7 @@ class ServerError(ToolExecutionError):
 
 
 class Connection:
-    """The connection to one server. Belongs to one event loop.
+    """The connection to one server. A connection belongs to one event loop.
 
     Args:
         callbacks: Arguments of the SDK's client: handlers for the server's requests.

@@ -25,7 +25,7 @@ _INPUT = "${input:"  # VS Code asks for such values
 
 
 class UnsetVariableError(ConfigError):
-    """An environment variable is not set."""
+    """An environment variable that an entry needs is not set."""
 
 
 def user_servers_path() -> Path:

@@ -290,7 +290,7 @@ class ReplayJournal:
         for name in form.keys() & expected.keys() - _NOT_COMPARED:
             if form[name] != expected[name]:
                 was, now = _without_times(expected[name]), _without_times(to_jsonable(form[name]))
-                if name in _COUNTS and isinstance(was, dict):  # records of older versions have fewer counts
+                if name in _COUNTS and isinstance(was, dict):  # older versions recorded fewer counters
                     now = {count: now[count] for count in now if count in was}
                 if was != now:
                     old[name], new[name] = was, now

@@ -186,7 +186,7 @@ class ResumePoint:
         next_messages: History of the next state.
         after_hooks: Number of hooks that process each result before the model sees it.
         without_key: Descriptions of effects after the state that have no key.
-        session_id: Id of the session; empty if it does not matter.
+        session_id: Id of the session; empty to count answers copied from another session.
         copied_answers: Keys of answers copied from another session by a fork. An approval allows one call, so
             a copied approval counts only if that call had begun.
         unused_answers: Keys of answers from outside a run that no run has used yet.

@@ -203,7 +203,7 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def contents(self, ids: Iterable[str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Read contents in the given order. A missing one raises `ObjectsMissingError`."""
+        """Read file contents in the given order. A missing one raises `ObjectsMissingError`."""
         async with self._start_git("cat-file", "--batch") as process:
             yield self._read_contents(process, ids)
 

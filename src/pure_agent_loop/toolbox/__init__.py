@@ -115,7 +115,7 @@ def workspace_tools(
         raise ConfigError("protected, hard_links: already set by the Workspace. Leave them out.")
     else:
         workspace, root = root, root.root
-    # Each group of tools has a method tools().
+    # Each group of tools has a method `tools`.
     groups = (FileTools(workspace), ChangeTools(workspace), SearchTools(workspace))
     tools = [tool for group in groups for tool in group.tools()]
     return [*tools, __getattr__("Shell")(root, **shell_options).tool()] if shell else tools

@@ -41,7 +41,7 @@ Handler = Callable[[ApiRequest], Awaitable["BaseModel | Response | None"]]
 
 @dataclass(frozen=True)
 class Operation:
-    """A method of a path.
+    """An HTTP method of a URL path.
 
     Args:
         method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.

@@ -328,7 +328,7 @@ def _in_event_loop() -> bool:
 # -- liveness of writers -----------------------------------------------------------------------------
 # A writer shows in two ways that it is alive: a PostgreSQL lock that ends with its connection, and a time in
 # its row (the beat) that it renews. A killed process loses the lock at once; the beat of a frozen process
-# or a lost machine expires. All times are the database's.
+# or a lost machine expires. All times come from the database's clock.
 
 
 @dataclass(frozen=True, slots=True)

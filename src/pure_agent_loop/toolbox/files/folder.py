@@ -140,7 +140,7 @@ def unlinked_folder(
 ) -> Iterator[FolderHandle]:
     """Open a folder below the root without following any link, so that its path is its real path.
 
-    Folders are opened one by one, because a missing folder can only be made in an open one.
+    Folders are opened one by one, because a missing folder can only be made inside an open folder.
 
     Raises:
         OSError: The folder is missing, or a part of the path is a link.

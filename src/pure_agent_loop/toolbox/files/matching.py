@@ -28,7 +28,7 @@ from pure_agent_loop.toolbox.complaints import WorkspaceError
 CHECK_SECONDS = 10.0
 _PROGRAM = Path(__file__).with_name("line_matcher.py")
 _NO_MATCH, _BAD_PATTERN = 1, 2
-START = "\x01"  # printed by the program before the match
+START = "\x01"  # a mark that the child prints before the match
 _ESCAPE, _WORD = re.compile(r"\\."), re.compile(r"\w{2,}")
 _Command = tuple["str | bytes", ...]
 

@@ -143,7 +143,7 @@ class _LinePage:
     cut: bool = False
 
     def add_line(self, line: str) -> bool:
-        """Add a line if there is room. A first line that is too long is truncated."""
+        """Add a line if there is room. If the first line of a page is too long, it is truncated."""
         size = len(line.encode("utf-8", "replace"))
         if self.size + size > MAX_BYTES:
             if not self.lines:

@@ -27,7 +27,7 @@ class Limits:
     """Resource limits of a command; None for no limit. Each applies per process.
 
     Args:
-        memory: Bytes of data memory.
+        memory: Bytes of memory for data.
         file_size: Bytes a file may grow to.
         processes: Concurrent processes and threads. The kernel exempts root.
         cpu_seconds: Seconds of CPU time.

@@ -137,7 +137,7 @@ class Protected:
 
 @contextmanager
 def enforce_all(several: Sequence[Protected]) -> Iterator[list[str]]:
-    """See `Protected.enforced`, for several folders."""
+    """Keep missing names missing in several folders; see `Protected.enforced`."""
     restored: list[str] = []
     with ExitStack() as stack:
         lists = [stack.enter_context(protected.enforced()) for protected in several]

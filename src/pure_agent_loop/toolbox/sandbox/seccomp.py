@@ -1,4 +1,4 @@
-"""A system call filter for what neither bubblewrap nor Landlock blocks.
+"""A system call filter for access that neither bubblewrap nor Landlock blocks.
 
 A command shares the kernel's keyrings with this process in any folder and namespace. Landlock does not cover
 Unix sockets with a path, UDP, shared memory, or changes of file modes. The filter rejects the calls for
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 # Allowed address families of ``socket``, by the value of `sockets`. Netlink is limited to network addresses.
-_UNIX, _NETLINK, _NO_UNIX = 1, 16, (2, 10)  # these are IPv4 and IPv6
+_UNIX, _NETLINK, _NO_UNIX = 1, 16, (2, 10)  # address families: Unix, netlink, (IPv4, IPv6)
 _FAMILIES = {"any": (_UNIX, *_NO_UNIX), "no-unix": _NO_UNIX, "none": ()}
 # A datagram or "raw" socket of a pair can send to other addresses; sockets of these types cannot.
 _PAIRED, _KIND_BITS = (1, 5), 0xF  # SOCK_STREAM, SOCK_SEQPACKET; the higher bits are flags
