@@ -155,7 +155,7 @@ class ChildBudget(Budget):
         return super().take_calls(wanted if self._above is None else self._above.take_calls(wanted))
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Return the limit, own or parent's, that a request would exceed; see `Budget.passed_by`."""
+        """Return the limit, this one or the parent's, that a request would exceed; see `Budget.passed_by`."""
         limit = super().passed_by(usage, model)
         return limit or ("" if self._above is None else self._above.passed_by(usage, model))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 _STOPPED = frozenset({"failed", "cancelled", "killed"})
-# Allowed transitions. A task that has ended or needs a permission can be resumed: it is then pending.
+# Allowed transitions. A task that has ended or needs a permission can be resumed, which makes it pending.
 TRANSITIONS: dict[str, frozenset[str]] = {
     "pending": frozenset({"running", "backgrounded"}) | _STOPPED,
     "running": frozenset({"waiting_permission", "backgrounded", "completed"}) | _STOPPED,
