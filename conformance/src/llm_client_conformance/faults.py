@@ -35,8 +35,8 @@ class Drip(ServerFault):
 
     Args:
         count: Number of keep-alives; None until the client leaves or `gate` is open.
-        interval: Seconds between two of them.
-        comment: The line.
+        interval: Seconds between two keep-alives.
+        comment: Text of the comment line.
         gate: Opening it ends the drip; the answer continues.
     """
 
@@ -62,7 +62,7 @@ class BrokenChunk(ServerFault):
     """Invalid JSON. A stream continues after it; otherwise it is the whole body.
 
     Args:
-        text: What is sent.
+        text: Text to send.
     """
 
     text: str = '{"choices": [{"index": 0, "delta": {"content": "bro'
@@ -96,14 +96,14 @@ class Raw(ServerFault):
     """Raw bytes as the body, or as a part of it: for the streams of unusual servers.
 
     Args:
-        data: For a stream the text of its events, such as ``b"data: {...}\\n\\n"``; nothing is added.
+        data: For a stream, complete events, such as ``b"data: {...}\\n\\n"``; the bytes are sent unchanged.
     """
 
     data: bytes
     ends_with_done: ClassVar[bool] = False
 
     async def play(self, out: Exchange) -> bool:
-        """Send them."""
+        """Send the bytes."""
         if out.streamed:
             await out.write(self.data)
         else:
@@ -115,7 +115,7 @@ def rate_limited(retry_after: float | str | datetime | None = None) -> Status:
     """Return status 429.
 
     Args:
-        retry_after: The header's value: seconds, a time (sent as an HTTP date), or a text as it is.
+        retry_after: Value of the header: seconds, a time (sent as an HTTP date), or a text (sent unchanged).
     """
     if isinstance(retry_after, datetime):
         retry_after = format_datetime(retry_after.astimezone(timezone.utc), usegmt=True)
@@ -140,8 +140,8 @@ def html_page(code: int = 200, page: str = "<!doctype html><title>Sign in</title
     """Return a web page in place of an answer, as login portals send it.
 
     Args:
-        code: The status.
-        page: The page.
+        code: The HTTP status.
+        page: The HTML page.
     """
     return Status(code, page.encode(), "text/html; charset=utf-8")
 

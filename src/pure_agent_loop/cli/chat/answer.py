@@ -76,7 +76,7 @@ class AnswerInProgress:
         return ready
 
     def close(self, width: int) -> list[Text]:
-        """End the text; return its remaining lines."""
+        """End the text; return the remaining lines."""
         self.writing, self.speed = "", 0
         lines = [*self._ready, *self._flow.feed(self._cleaner.close(), width), *self._flow.close(width)]
         self._ready = []

@@ -105,7 +105,7 @@ class PromptActions(Protocol):
         """Keys that choose or give an answer."""
 
     def press_answer_key(self, key: str) -> None:
-        """Handle one of `answer_keys`."""
+        """Handle one of the `answer_keys`."""
 
     def status(self) -> str:
         """Return the status line."""
