@@ -34,10 +34,10 @@ class Drip(ServerFault):
     """Keep-alives without content: comments in a stream, empty lines otherwise.
 
     Args:
-        count: Number of keep-alives; None until the client leaves or `gate` is open.
+        count: Number of keep-alives; None for no limit, until the client disconnects or `gate` is open.
         interval: Seconds between two keep-alives.
         comment: Text of the comment line.
-        gate: Opening it ends the drip; the answer continues.
+        gate: Gate that ends the keep-alives when opened; the answer then continues.
     """
 
     count: int | None = None
@@ -59,7 +59,7 @@ class Drip(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class BrokenChunk(ServerFault):
-    """Invalid JSON. A stream continues after it; otherwise it is the whole body.
+    """Invalid JSON. A stream continues after the text; without a stream, the text is the whole body.
 
     Args:
         text: Text to send.
@@ -93,7 +93,7 @@ class EmptyChoices(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class Raw(ServerFault):
-    """Raw bytes as the body, or as a part of it: for the streams of unusual servers.
+    """Raw bytes as the body or as a part of it, for streams of unusual servers.
 
     Args:
         data: For a stream, complete events, such as ``b"data: {...}\\n\\n"``; the bytes are sent unchanged.
@@ -149,6 +149,6 @@ def html_page(code: int = 200, page: str = "<!doctype html><title>Sign in</title
 @contextmanager
 def refusing_url() -> Iterator[str]:
     """Yield a base URL on which every connection is refused while the block lasts."""
-    with socket.socket() as sock:  # bound but not listening: refused, and the port stays taken
+    with socket.socket() as sock:  # bound but not listening: connections fail, and the port is reserved
         sock.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1"

@@ -201,7 +201,7 @@ def allow_download(plan: Embedded, questions: TerminalQuestions | None, *, downl
     """Ask before downloading a model that was not named; an existing file is used without a question.
 
     Args:
-        download: The option ``--download``, which means yes.
+        download: The option ``--download``, which skips the question.
 
     Raises:
         ConfigError: The engine is missing, or the user did not agree.

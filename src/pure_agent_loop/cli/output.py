@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 PREFIX = "pal: "
 SCHEMA_VERSION = 1  # in every JSON object that a command prints
 BOLD, DIM, RED = "1", "2", "31"
-WIDTH, MAX_WIDTH = 80, 110  # columns without a terminal; maximum on a wide terminal
+WIDTH, MAX_WIDTH = 80, 110  # columns if there is no terminal; maximum on a terminal
 # Messages for errors whose English text is built from their fields.
 _MESSAGES: dict[type[BaseException], str] = {
     AlreadyAnsweredError: "cli.already_answered",

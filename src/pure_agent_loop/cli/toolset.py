@@ -261,7 +261,7 @@ def suggest(
         details = {"own": own, "judges": True}
     if tool is not None and tool.destructive:
         details = {**details, "asks": request.reason}
-    read_only = tool is None or tool.read_only  # plan mode denies no call of an unknown tool
+    read_only = tool is None or tool.read_only  # plan mode does not deny unknown tools
     return policy.suggest(request.tool, request.args, read_only=read_only, **details)
 
 

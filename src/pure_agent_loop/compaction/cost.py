@@ -2,10 +2,10 @@
 
 The functions here are pure.
 
-Both are counted in tokens at the price of an uncached input token:
+Costs and savings are counted in tokens at the price of an uncached input token:
 
-    cost   = tokens after the cut x (write - read)     they are written to the cache again, not read
-    saving = tokens removed x read x requests          each request until the history is full again reads less
+    cost   = tokens after the cut x (write - read)     these tokens are written to the cache again
+    saving = tokens removed x read x requests          each expected request reads fewer tokens
 
 The expected requests are those until the history, growing at its average pace, reaches the limit again; there
 are at most as many of them as there were so far, plus the next one.

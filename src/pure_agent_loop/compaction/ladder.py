@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
 WORTH_ASKING = 1_000  # tokens; a shorter history fits any window, so no window lookup is needed
-FORCED_SHARE = 0.5  # share of a rejected request's tokens's tokens
+FORCED_SHARE = 0.5  # share of a rejected request's tokens
 TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
 SPOKEN_SHARE = 0.15  # share of the room for older messages of the user, which are kept verbatim
 SUMMARY_SHARE = 0.2  # share of the room for the summary

@@ -84,7 +84,7 @@ class Deletion:
             SessionNotFoundError: The session does not exist.
         """
         if not self._store.exists(session_id):
-            self._store.delete(session_id)  # raises the error for a missing session for a missing session
+            self._store.delete(session_id)  # raises the error for a missing session
         runs = sorted(self.runs_of(session_id))
         unfinished = [run_id for run_id in runs if not self._queue.info(run_id).has_ended]
         if unfinished:

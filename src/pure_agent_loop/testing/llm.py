@@ -85,7 +85,7 @@ class ScriptedLLM(BaseLLMClient):
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
-        """Return the next answer, complete.
+        """Return the next answer as a whole.
 
         Args:
             messages: Recorded.

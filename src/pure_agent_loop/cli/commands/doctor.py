@@ -50,7 +50,7 @@ from pure_agent_loop.support.language import in_user_language, notice, user_lang
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import aligned, one_line, safe_text
 
-WIDTH = 100  # columns without a terminal
+WIDTH = 100  # columns if there is no terminal
 TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
 _ENDPOINT = ("model", "base_url", "profile", "download", "env_file")  # a fallback is examined by name
 _COUNTS = {  # names in a message, and fields of `TokenUsage`
