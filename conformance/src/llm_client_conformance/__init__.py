@@ -1,7 +1,7 @@
 """Conformance kit for authors of model-server clients.
 
 protocols   strict servers of chat completions, Messages, Responses, Gemini and the clouds
-quirks answers as real servers send them, each with the result of a correct client
+quirks      answers as real servers send them, each with the result of a correct client
 scenes      all of these for a client program: one request or a whole conversation, and faults
 
 This package exports the script items and the faults.

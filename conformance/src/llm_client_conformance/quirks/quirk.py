@@ -19,8 +19,8 @@ class Expected:
     Args:
         text: The answer; surrounding white space is ignored.
         reasoning: The reasoning; surrounding white space is ignored.
-        calls: The calls in order, as (name, arguments). None instead of arguments means that they are
-            unusable: the call must be marked as such, and the tool must not run.
+        calls: The calls in order, as (name, arguments). None as
+            arguments means that the call must be marked as unusable, and that the tool must not run.
         finish_reason: ``stop``, ``tool_calls``, ``length`` or ``content_filter``, even if the server used
             another word.
         usage: The tokens that the server reported; None if it reported none, and a client may estimate them.

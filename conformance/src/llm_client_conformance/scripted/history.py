@@ -36,7 +36,7 @@ def check_history(messages: Sequence[Any], *, extra_keys: Iterable[str] = ()) ->
     """Check a history as the strictest servers do.
 
     Args:
-        messages: Chat messages as they are sent to a server.
+        messages: Chat messages in the form that is sent to a server.
         extra_keys: Keys of messages and calls that this server accepts in addition to the standard ones, such
             as ``reasoning_content``.
 
