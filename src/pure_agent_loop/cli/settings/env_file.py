@@ -1,4 +1,4 @@
-"""Read variables from a file such as ``.env`` that the user names; other such files are untrusted."""
+"""Read variables from a file such as ``.env``, only if the user names it: other such files are untrusted."""
 
 from __future__ import annotations
 
