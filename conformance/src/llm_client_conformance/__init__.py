@@ -1,10 +1,10 @@
-"""Conformance kit for whoever writes a client of a model server.
+"""Conformance kit for authors of model-server clients.
 
 protocols   strict servers of chat completions, Messages, Responses, Gemini and the clouds
-quirks      answers as real servers send them, each with what a right client makes of it
+quirks      answers as real servers send them, each with the result of a correct client
 scenes      all of these for a client program: one request or a whole conversation, and faults
 
-This package has the items of scripts, and the faults.
+This package exports the script items and the faults.
 """
 
 from llm_client_conformance.scripted.exchange import Exchange

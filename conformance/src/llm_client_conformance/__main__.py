@@ -1,4 +1,4 @@
-"""``python -m llm_client_conformance``: the command."""
+"""The command ``python -m llm_client_conformance``."""
 
 import sys
 

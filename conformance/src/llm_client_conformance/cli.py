@@ -1,4 +1,4 @@
-"""Command ``llm-client-conformance``: list scenes, serve a protocol, check a client program."""
+"""The command ``llm-client-conformance``: list scenes, serve a protocol, check a client program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llm_client_conformance.scripted.server import ScriptedServer
 from llm_client_conformance.values import ERROR_KINDS, ConfigError
 
 RIGHT, NOT_RIGHT, USAGE, INTERRUPTED = 0, 1, 2, 130
-_TICK = 0.1  # seconds between looks at the requests of `serve`
+_TICK = 0.1  # seconds between checks for new requests in `serve`
 DESCRIPTION = "Strict and misbehaving model servers on loopback, and what a right client makes of each."
 CONTRACT = f"""\
 The program is run once for each scene. It gets these variables:
@@ -45,7 +45,7 @@ Exit codes: 0 every scene is right, 1 some are wrong or hung, 2 the command is w
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command."""
+    """Return the argument parser of the command."""
     made = argparse.ArgumentParser("llm-client-conformance", description=DESCRIPTION)
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     raw = argparse.RawDescriptionHelpFormatter
@@ -118,7 +118,7 @@ def _seconds(text: str) -> float:
 
 
 def chosen(protocols: Sequence[str] | None, names: Sequence[str] | None = None) -> list[Scene]:
-    """Return the scenes of protocols, or those with a name.
+    """Return the scenes of some protocols, or the scenes with given names.
 
     Args:
         protocols: Keys of `PROTOCOLS`; None for all.
@@ -147,7 +147,7 @@ def list_scenes(options: argparse.Namespace) -> int:
 
 
 def serve_protocol(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C, and print each request with what is wrong about it."""
+    """Serve until Ctrl-C, and print each request with its violations."""
     name, _, vendor = options.protocol.partition(":")
     server = _server(name, vendor, options)
     try:
@@ -176,7 +176,7 @@ def _server(name: str, vendor: str, options: argparse.Namespace) -> ScriptedServ
 
 
 def _converse(request: ServerRequest) -> Any:
-    """Call ``add`` if it is among the tools, and answer its result."""
+    """Call ``add`` if the request offers that tool, then answer with the result."""
     has_result = any(
         word in request.raw for word in (b'"tool"', b"tool_result", b"_output", b"functionResponse")
     )
@@ -186,7 +186,7 @@ def _converse(request: ServerRequest) -> Any:
 
 
 def _tell(server: ScriptedServer, requests: int, violations: int) -> list[int]:
-    """Print what came since the last look."""
+    """Print the requests that arrived since the last check."""
     for request in server.requests[requests:]:
         print(f"{request.method} {request.path}", flush=True)
     for violation in server.violations[violations:]:
@@ -227,7 +227,7 @@ def check_program(options: argparse.Namespace) -> int:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Return the counts of each protocol and kind of scene, as lines."""
+    """Return the counts per protocol and kind of scene, as lines."""
     rows = list(dict.fromkeys((verdict.scene.protocol, verdict.scene.kind) for verdict in verdicts))
     lines = [f"{'protocol':10} {'scenes':13}" + "".join(f"{word:>7}" for word in WORDS)]
     for protocol, kind in rows:
@@ -245,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: Words after the command's name; None for those of this process.
+        arguments: Words after the command's name; None for the arguments of this process.
     """
     options = parser().parse_args(arguments)
     try:

@@ -34,10 +34,10 @@ class Drip(ServerFault):
     """Keep-alives without content: comments in a stream, empty lines otherwise.
 
     Args:
-        count: Number of keep-alives; None until the client leaves or `gate` is open.
-        interval: Seconds between two of them.
-        comment: The line.
-        gate: Opening it ends the drip; the answer continues.
+        count: Number of keep-alives; None for no limit, until the client disconnects or `gate` is open.
+        interval: Seconds between two keep-alives.
+        comment: Text of the comment line.
+        gate: Gate that ends the keep-alives when opened; the answer then continues.
     """
 
     count: int | None = None
@@ -59,10 +59,10 @@ class Drip(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class BrokenChunk(ServerFault):
-    """Invalid JSON. A stream continues after it; otherwise it is the whole body.
+    """Invalid JSON. A stream continues after the text; without a stream, the text is the whole body.
 
     Args:
-        text: What is sent.
+        text: Text to send.
     """
 
     text: str = '{"choices": [{"index": 0, "delta": {"content": "bro'
@@ -93,17 +93,17 @@ class EmptyChoices(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class Raw(ServerFault):
-    """Raw bytes as the body, or as a part of it: for the streams of unusual servers.
+    """Raw bytes as the body or as a part of it, for streams of unusual servers.
 
     Args:
-        data: For a stream the text of its events, such as ``b"data: {...}\\n\\n"``; nothing is added.
+        data: For a stream, complete events, such as ``b"data: {...}\\n\\n"``; the bytes are sent unchanged.
     """
 
     data: bytes
     ends_with_done: ClassVar[bool] = False
 
     async def play(self, out: Exchange) -> bool:
-        """Send them."""
+        """Send the bytes."""
         if out.streamed:
             await out.write(self.data)
         else:
@@ -115,7 +115,7 @@ def rate_limited(retry_after: float | str | datetime | None = None) -> Status:
     """Return status 429.
 
     Args:
-        retry_after: The header's value: seconds, a time (sent as an HTTP date), or a text as it is.
+        retry_after: Value of the header: seconds, a time (sent as an HTTP date), or a text (sent unchanged).
     """
     if isinstance(retry_after, datetime):
         retry_after = format_datetime(retry_after.astimezone(timezone.utc), usegmt=True)
@@ -140,8 +140,8 @@ def html_page(code: int = 200, page: str = "<!doctype html><title>Sign in</title
     """Return a web page in place of an answer, as login portals send it.
 
     Args:
-        code: The status.
-        page: The page.
+        code: The HTTP status.
+        page: The HTML page.
     """
     return Status(code, page.encode(), "text/html; charset=utf-8")
 
@@ -149,6 +149,6 @@ def html_page(code: int = 200, page: str = "<!doctype html><title>Sign in</title
 @contextmanager
 def refusing_url() -> Iterator[str]:
     """Yield a base URL on which every connection is refused while the block lasts."""
-    with socket.socket() as sock:  # bound but not listening: refused, and the port stays taken
+    with socket.socket() as sock:  # bound but not listening: connections fail, and the port is reserved
         sock.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1"

@@ -1,4 +1,4 @@
-"""Judgement of client programs: each scene is right, wrong or hung, with the reason."""
+"""Judgement of client programs: in each scene a program is right, wrong or hung, with the reason."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Verdict:
 
     Args:
         scene: The scene.
-        word: Right, wrong or hung.
-        reason: Why it is not right; empty otherwise.
+        word: The result: ``right``, ``wrong`` or ``hung``.
+        reason: Why the program is not right; empty if it is.
     """
 
     scene: Scene
@@ -36,13 +36,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a check.
+    """Conditions of a check.
 
     Args:
-        deadline: Seconds after which a program is ended: it hung.
-        timeout: Seconds of silence that a program should bear.
+        deadline: Seconds after which a program is stopped and counts as hung.
+        timeout: Seconds without data that a program should tolerate.
         rechunk: Bytes of the pieces of streamed bodies; None for whole events.
-        any_error: Whether an error of any kind is right where an error is due.
+        any_error: True if an error of any kind is right where an error is expected.
     """
 
     deadline: float = 30.0
@@ -52,7 +52,7 @@ class Terms:
 
 
 def judge(scene: Scene, command: Sequence[str], terms: Terms) -> Verdict:
-    """Run a client program in a scene, and judge it.
+    """Run a client program in a scene, and judge the result.
 
     Args:
         scene: The scene.
@@ -75,7 +75,7 @@ def judge(scene: Scene, command: Sequence[str], terms: Terms) -> Verdict:
 
 
 def _reasons(scene: Scene, server: ScriptedServer, ended: Ended, terms: Terms) -> Iterator[str]:
-    """Yield what is wrong with a program that has ended."""
+    """Yield the faults of a program that has ended."""
     if ended.is_flood:
         yield "the program printed more than 16 MB"
         return
@@ -117,12 +117,12 @@ def judge_all(
         scenes: The scenes.
         command: Program and arguments.
         terms: Deadline and further terms.
-        jobs: Programs at a time.
-        tell: Called with each verdict, in one thread at a time.
+        jobs: Number of programs that run at the same time.
+        tell: Function called with each verdict, by one thread at a time.
 
     Raises:
         OSError: The program cannot be started.
-        KeyboardInterrupt: Ctrl-C; scenes that have not begun are left out.
+        KeyboardInterrupt: Ctrl-C was pressed; scenes that have not started are skipped.
     """
     scenes, lock = list(scenes), threading.Lock()
 

@@ -1,6 +1,7 @@
-"""Client programs: the variables that one is given, the run of one, and the reading of what it prints.
+"""Client programs: environment variables, execution, and parsing of the output.
 
-A program may print rubbish, crash, hang or flood its output: each is a result, and none an error of the kit.
+A program may print invalid output, crash, hang or print too much. Each of these is a result of the check, not
+an error of the kit.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from llm_client_conformance.scripted.server import ScriptedServer
 from llm_client_conformance.values import ERROR_KINDS, LLMError, TokenUsage
 
 FIELDS = ("text", "calls", "error", "reasoning", "finish_reason", "usage")
-_MOST = 16 << 20  # bytes of output before a program is ended
-_KEPT = 1 << 20  # bytes of its end that are read
-_PATIENCE = 2.0  # seconds for the output of a program that has ended
+_MOST = 16 << 20  # bytes of output after which a program is stopped
+_KEPT = 1 << 20  # bytes at the end of the output that are read
+_PATIENCE = 2.0  # seconds to wait for the output of a program that has ended
 _running: set[subprocess.Popen[bytes]] = set()
 
 
 class BadOutput(Exception):  # noqa: N818 - a judgement, not a failure
-    """Program printed no result, or a wrong one. The message says what was wrong."""
+    """The program printed no result, or an invalid one. The message has the reason."""
 
 
 def variables(scene: Scene, server: ScriptedServer, timeout: float) -> dict[str, str]:
@@ -36,8 +37,8 @@ def variables(scene: Scene, server: ScriptedServer, timeout: float) -> dict[str,
 
     Args:
         scene: The scene.
-        server: Its server, running.
-        timeout: Seconds of silence that the program should bear.
+        server: The running server of the scene.
+        timeout: Seconds without data that the program should tolerate.
     """
     tools = [tool["function"] for tool in TOOLS]
     return {
@@ -54,13 +55,13 @@ def variables(scene: Scene, server: ScriptedServer, timeout: float) -> dict[str,
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a program.
+    """Outcome of a program that has ended.
 
     Args:
-        code: Exit status; None if it was ended at the deadline.
-        output: End of its standard output.
-        errors: End of its standard error.
-        is_flood: Whether it was ended because it printed too much.
+        code: Exit status; None if the program was stopped at the deadline.
+        output: End of the standard output.
+        errors: End of the standard error.
+        is_flood: True if the program was stopped because it printed too much.
     """
 
     code: int | None
@@ -70,7 +71,7 @@ class Ended:
 
 
 class _Tail:
-    """Reader of a pipe in a thread; keeps the end and counts the rest."""
+    """Reads a pipe in a thread, keeps the end of the output and counts all bytes."""
 
     def __init__(self, pipe: IO[bytes], stop: threading.Event) -> None:
         self._pipe, self._stop = pipe, stop
@@ -90,17 +91,17 @@ class _Tail:
                     return
 
     def end(self) -> bytes:
-        """Return what was kept, without waiting for a pipe that a child of the program holds open."""
+        """Return the kept output, without waiting if a child of the program holds the pipe open."""
         self._thread.join(_PATIENCE)
         return bytes(self._pieces)
 
 
 def run_program(command: Sequence[str], environment: Mapping[str, str], deadline: float) -> Ended:
-    """Run a program to its end, or end it and its children at the deadline.
+    """Run a program until it ends, or stop it and its children at the deadline.
 
     Args:
         command: Program and arguments.
-        environment: Further variables.
+        environment: Additional environment variables.
         deadline: Seconds.
 
     Raises:
@@ -138,13 +139,13 @@ def run_program(command: Sequence[str], environment: Mapping[str, str], deadline
 
 
 def end_programs() -> None:
-    """End all programs that are running."""
+    """Stop all running programs."""
     for program in list(_running):
         _kill(program)
 
 
 def _kill(program: subprocess.Popen[bytes]) -> None:
-    """End a program and its children."""
+    """Stop a program and its children."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(program.pid, signal.SIGKILL)
@@ -156,7 +157,7 @@ def _kill(program: subprocess.Popen[bytes]) -> None:
 
 
 def result_of(output: bytes) -> tuple[Outcome | LLMError, frozenset[str]]:
-    """Read the last line of the output that is a result.
+    """Parse the last line of the output that is a result.
 
     Args:
         output: Standard output of a program.
@@ -165,7 +166,7 @@ def result_of(output: bytes) -> tuple[Outcome | LLMError, frozenset[str]]:
         The outcome or the error, and the fields that the program does not report.
 
     Raises:
-        BadOutput: There is no such line, or one of its fields is invalid.
+        BadOutput: No line is a result, or a field of the result is invalid.
     """
     for line in reversed(output.splitlines()):
         if not line.lstrip().startswith(b"{"):
@@ -207,7 +208,7 @@ def _calls(calls: Any) -> list[OutcomeCall]:
         if not isinstance(arguments, (dict, type(None))) or not isinstance(item.get("name"), str):
             raise BadOutput(f"calls[{number}]: a name, and an object or null as arguments are required")
         read.append(OutcomeCall(str(item["id"]) if item.get("id") else None, item["name"], arguments))
-    if not any("id" in item for item in calls or ()):  # a program that does not report ids
+    if not any("id" in item for item in calls or ()):  # the program does not report ids
         read = [item._replace(id=f"call {number}") for number, item in enumerate(read)]
     return read
 

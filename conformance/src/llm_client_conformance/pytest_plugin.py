@@ -1,11 +1,11 @@
-"""Plugin of pytest: each strict server as a fixture, and quirks by fixture.
+"""A pytest plugin: a fixture for each strict server, and one for quirks.
 
     def test_my_client_answers(messages_server):
         server = messages_server(["It is 5."])
         assert ask(server.base_url) == "It is 5."
 
-A fixture starts any number of servers. At the end of the test each is closed, and a rejected request or an
-unused item of its script fails the test.
+A fixture starts any number of servers. At the end of the test, each server is closed; a rejected request or
+an unused script item fails the test.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _started(make: Callable[..., ScriptedServer]) -> Iterator[StartServer]:
 
 @pytest.fixture
 def chat_server() -> Iterator[StartServer]:
-    """Start servers of chat completions; ``dialect="deepseek"`` and others for those of a vendor."""
+    """Start servers of chat completions; ``dialect="deepseek"`` selects a vendor's rules."""
     from llm_client_conformance.protocols import ChatServer
     from llm_client_conformance.scripted.server import ScriptedServer
 

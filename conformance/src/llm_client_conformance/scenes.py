@@ -1,7 +1,7 @@
-"""Scenes: a server's behaviour on loopback, and what a right client program makes of it.
+"""Scenes: a server's behaviour on loopback, and the expected result of a client program.
 
 A ``reply`` scene has one answer, a ``fault`` scene one failure, for each request; in a ``conversation`` a
-strict server plays a script, and the program sends the results of its calls back.
+strict server plays a script, and the program returns the results of its calls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from llm_client_conformance.values import ErrorKind
 KEY = "conformance-key"
 TASK = "What is 2 + 3?"
 RESULTS = {"add": "5", "now": "12:00", "say": "said"}
-MakeServer = Callable[[int | None], ScriptedServer]  # of the size of the body's pieces
+MakeServer = Callable[[int | None], ScriptedServer]  # called with the size of the body's pieces
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Protocol:
     """Protocol of a model server.
 
     Args:
-        server: Its strict server.
+        server: Strict server of the protocol.
         model: Name of a model that the server recognises.
-        base_path: Path of the base URL, as the maker's own client takes it.
-        title: Name for people.
+        base_path: Path of the base URL, as in the vendor's own client.
+        title: Name to show to people.
     """
 
     server: Callable[..., ScriptedServer]
@@ -80,16 +80,16 @@ _VENDOR_MODELS = {
 
 @dataclass(frozen=True)
 class Scene:
-    """Behaviour of a server, and what a right client program makes of it.
+    """Behaviour of a server, and the expected result of a client program.
 
     Args:
         name: Unique.
         protocol: Key of `PROTOCOLS`.
-        kind: What the program meets.
-        why: Servers that behave so, or what goes wrong in clients.
-        make: Makes the server, which plays to one program.
-        expected: The result of a right program.
-        accepts: Kinds of error that a right program may report; empty if it must answer.
+        kind: Kind of the scene: ``reply``, ``fault`` or ``conversation``.
+        why: Servers that behave in this way, or the failure of clients.
+        make: Function that creates the server, for one program.
+        expected: The result of a correct program.
+        accepts: Kinds of error that a correct program may report; empty if it must answer.
         model: Name of the model.
     """
 
@@ -104,17 +104,17 @@ class Scene:
 
     @property
     def results(self) -> Mapping[str, str]:
-        """Results of the tools, by name; none outside of conversations."""
+        """Results of the tools, by name; empty except in conversations."""
         return RESULTS if self.kind == "conversation" else {}
 
 
 def _playing(server: Callable[..., ScriptedServer], item: Callable[[], Any]) -> MakeServer:
-    """Return the maker of a server that plays an item for each request."""
+    """Return a function that creates a server which plays an item for each request."""
     return lambda rechunk: server(handler=lambda _: item(), rechunk=rechunk)
 
 
 def _scripted(server: Callable[..., ScriptedServer], script: Callable[[], Sequence[Any]]) -> MakeServer:
-    """Return the maker of a server that plays a script."""
+    """Return a function that creates a server which plays a script."""
     return lambda rechunk: server(script(), rechunk=rechunk)
 
 
@@ -198,7 +198,7 @@ def _faults(name: str, protocol: Protocol) -> Iterator[Scene]:
 
 # -- conversations: a strict server refuses a request that it could not have made itself ------------------
 
-_ID = "a1b2c3d4e"  # valid everywhere; Mistral wants nine letters and digits
+_ID = "a1b2c3d4e"  # valid everywhere: Mistral requires nine letters and digits
 _TALKS: dict[str, tuple[str, Callable[[], Sequence[Any]], str]] = {
     "call": ("A call, its result, and the answer.", lambda: [call("add", a=2, b=3), "It is 5."], "It is 5."),
     "two-calls": (

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 ErrorKind = Literal[
-    "connection",  # refused, reset, cut off
+    "connection",  # refused, reset or interrupted
     "timeout",  # no data for too long
     "rate_limit",  # 429: too many requests
     "overloaded",  # 5xx, 408, 409: a failure of the server
-    "incomplete",  # the answer ended early, or was unreadable
+    "incomplete",  # the answer ended early or was unreadable
     "quota",  # no credit left; a retry cannot help
     "auth",  # 401, 403
     "not_found",  # 404: wrong URL or model name
@@ -22,11 +22,11 @@ ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 
 
 class ConfigError(ValueError):
-    """Argument is invalid. The message names it and the fix."""
+    """An argument is invalid. The message names the argument and the fix."""
 
 
 class LLMError(Exception):
-    """Failed request of a client: what an adapter raises, and what a script plays as the matching fault.
+    """A failed request of a client: raised by an adapter, and played by a script as the matching fault.
 
     Args:
         message: Description of the failure.
@@ -53,7 +53,7 @@ class TokenUsage:
 
     Args:
         prompt_tokens: Input tokens.
-        completion_tokens: Output tokens, reasoning included.
+        completion_tokens: Output tokens, including reasoning.
         total_tokens: Sum of both.
         reasoning_tokens: Part of the output spent on reasoning; None if not reported.
         cached_tokens: Part of the input read from a cache; None if not reported.
@@ -74,13 +74,13 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Whole call of a tool.
+    """A complete call of a tool.
 
     Args:
         id: Unique within the history.
         name: The tool.
         arguments: The parsed arguments.
-        invalid: The text of arguments that cannot be parsed; None if they can.
+        invalid: The text of arguments that cannot be parsed; None if the arguments are valid.
     """
 
     id: str
@@ -91,7 +91,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """Fragment of a call, as a server streams it; every field may be missing."""
+    """A fragment of a call, as streamed by a server; every field may be missing."""
 
     index: int | None = None
     id: str | None = None
@@ -100,14 +100,14 @@ class ToolCallDelta:
 
 
 class Delta(NamedTuple):
-    """Next piece of a streamed answer.
+    """A piece of a streamed answer.
 
     Args:
         text: Piece of the text.
         reasoning: Piece of the reasoning.
         tool_calls: Fragments of calls.
-        finish_reason: Why the answer ended, set once.
-        usage: Set once, usually at the end.
+        finish_reason: Why the answer ended; set in one delta only.
+        usage: Token usage; set in one delta only, usually the last.
     """
 
     text: str = ""
@@ -119,7 +119,7 @@ class Delta(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LLMResponse:
-    """Whole answer, as an item of a script.
+    """A whole answer, as an item of a script.
 
     Args:
         content: The text.

@@ -29,7 +29,7 @@ class Known:
         id: The session's id.
         folder: The folder in which the session was started.
         title: Text of the session's first task.
-        updated: Time of its last use in seconds since the epoch.
+        updated: Time of the session's last use, in seconds since the epoch.
     """
 
     id: str

@@ -78,7 +78,7 @@ class AgentLoop:
         temperature: Sampling temperature; None to omit it from requests.
         max_tokens: Maximum tokens per model response; None to omit it from requests.
         max_tool_calls: Tool calls per message; at the limit the answer ends with a note.
-        max_history: Messages to keep; older ones are summarised into memory. None for no limit.
+        max_history: Messages to keep; older ones are summarised into memory. None means no limit.
         limits: More limits; its ``max_turns`` and ``max_tool_calls`` are ignored.
         language: ``en`` or ``zh`` for the framework's texts; None for the language of the context builder.
         trust_folder: Use ``AGENTS.md`` and the skills of the workspace. None uses them if a person trusted

@@ -20,9 +20,10 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
 
 DEBUG_VARIABLE = "PAL_DEBUG"
-TRACING_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")  # what OpenTelemetry's launcher sets
+TRACING_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")  # set by OpenTelemetry's launcher
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
-# Objects made at import stay alive: collecting garbage at the default rate costs a tenth of the start time.
+# Objects created at import are never garbage; collecting at the default rate would take a tenth of the start
+# time.
 NEW_OBJECTS = 20_000
 
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments after the program name; those of ``sys.argv`` if None.
     """
-    if argv is None:  # called as the program, not from other code
+    if argv is None:  # called as a program, not from other code
         gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     options = _parsed(sys.argv[1:] if argv is None else argv)
     if isinstance(options, int):
@@ -66,15 +67,15 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
         return parse(words)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else FAILED
-    except KeyboardInterrupt:  # loading a command takes a moment
+    except KeyboardInterrupt:  # loading a command takes some time
         return _stopped(CommandOutput())
-    except OSError as error:  # loading a command may read the current folder
+    except OSError as error:  # loading a command may read the current folder, which may be missing
         return _report(error, CommandOutput())
 
 
 @contextmanager
 def _log_shown(output: CommandOutput) -> Iterator[None]:
-    """Show log records that nothing else handles as messages: texts of models and tools may be in them."""
+    """Show otherwise unhandled log records as cleaned messages, as they may contain untrusted text."""
     before, logging.lastResort = logging.lastResort, _LastResort(output)
     try:
         yield
@@ -95,11 +96,11 @@ class _LastResort(logging.Handler):
 
 
 def _trace() -> None:
-    """Turn on OpenTelemetry if its launcher asks for it and the extra is installed."""
+    """Turn on OpenTelemetry if its launcher requests that and the extra is installed."""
     from pure_agent_loop.errors import MissingExtraError
     from pure_agent_loop.otel import instrument
 
-    with suppress(MissingExtraError):  # the variables address every program, not only this one
+    with suppress(MissingExtraError):  # the variables are meant for all programs, so report no error
         instrument()
 
 

@@ -16,21 +16,23 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True, slots=True)
 class CommandOption:
-    """A flag of the command line, with all that follows from it.
+    """A command-line flag and everything that is derived from it.
 
     Args:
         flags: The flag with its short form and its aliases.
-        help: The line of ``--help``.
+        help: The line in the ``--help`` output.
         argument: More arguments of `argparse.ArgumentParser.add_argument`.
-        name: The field that it sets.
-        default: The value of the field if nothing sets it; False for a switch, a list for what is repeatable.
-        is_main: ``--help`` shows it, not only ``--help-all``.
-        key: The setting of ``pal.toml``; empty if files cannot set it. ``--no-...`` turns it off.
+        name: The field that the flag sets.
+        default: The default value of the field; False for a switch, a list for a repeatable option.
+        is_main: True if ``--help`` shows the flag, not only ``--help-all``.
+        key: The setting of ``pal.toml``; empty if files cannot set it. The flag ``--no-...`` turns the
+            setting off.
         variables: The environment variables of the setting; the first non-empty one counts.
-        in_project: The values that even a trusted project may set, stricter ones only; empty for any value.
-        is_joined: A list of ``pal.toml`` is joined with commas.
-        example: The value in the file of ``pal init``; the default if None.
-        agent: The argument of `Agent` that gets the value unless it is None; empty if none gets it as it is.
+        in_project: The only values that a project's file may set, even if trusted; empty for any value.
+        is_joined: True if a list in ``pal.toml`` is joined with commas.
+        example: The value in the file that ``pal init`` writes; None for the default.
+        agent: The argument of `Agent` that gets the value unless it is None; empty if no argument gets the
+            unchanged value.
     """
 
     flags: tuple[str, ...]
@@ -48,25 +50,25 @@ class CommandOption:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The possible values; empty for any."""
+        """The possible values; empty for any value."""
         return tuple(self.argument.get("choices", ()))
 
     @property
     def is_inverse(self) -> bool:
-        """True if the option turns its setting off."""
+        """True if the option turns the setting off."""
         return self.flags[0].startswith("--no-")
 
     def converted(self, value: Any) -> Any:
-        """Convert the value of the field to that of the setting, or back."""
+        """Convert the value of the field to the value of the setting, or back."""
         return not value if self.is_inverse else value
 
 
 def option(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = (), **rest: Any) -> Any:
-    """Return the field of an option with a value.
+    """Return the dataclass field of an option with a value.
 
     Args:
         also: Other options that set the field.
-        rest: Fields of `CommandOption`, and the items of its `argument`.
+        rest: Other fields of `CommandOption`, and the items of `CommandOption.argument`.
     """
     row = {name: rest.pop(name) for name in CommandOption.__slots__ if name in rest}
     row["help"] = row["help"].replace("{default}", str(default))
@@ -77,12 +79,12 @@ def option(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = (
 
 
 def flag(*flags: str, **rest: Any) -> Any:
-    """Return the field of an option without a value."""
+    """Return the dataclass field of an option without a value."""
     return option(*flags, default=False, action="store_true", **rest)
 
 
 def list_option(*flags: str, **rest: Any) -> Any:
-    """Return the field of a repeatable option."""
+    """Return the dataclass field of a repeatable option."""
     return option(*flags, default=[], action="append", **rest)
 
 
@@ -95,7 +97,7 @@ def options_of(*tables: type) -> Iterator[CommandOption]:
 
 
 def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
-    """Add the options of tables to a parser or a group of it.
+    """Add the options of tables to a parser or an argument group.
 
     Args:
         only: The fields to add; empty for all.
@@ -106,13 +108,13 @@ def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
 
 
 def read_options(table: type[Table], arguments: argparse.Namespace) -> Table:
-    """Return parsed arguments as a table; a field without an argument has its default."""
+    """Return parsed arguments as a table; a field without an argument has the default value."""
     rows = fields(table)  # type: ignore[arg-type]  # every table is a dataclass
     return table(**{row.name: getattr(arguments, row.name) for row in rows if hasattr(arguments, row.name)})
 
 
 def seconds(most: float = 86_400) -> Callable[[str], float]:
-    """Return an option type: seconds, above 0 and at most `most`."""
+    """Return an option type for seconds, above 0 and at most `most`."""
     return number(
         lambda value: 0 < value <= most,
         lambda text: user_text("library.seconds_above", text=text, most=most),
@@ -120,7 +122,7 @@ def seconds(most: float = 86_400) -> Callable[[str], float]:
 
 
 def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> None:
-    """Set the texts that ``--help`` shows before and after the options."""
+    """Set the texts that ``--help`` shows before and after the list of options."""
     parser.description, parser.epilog = description, epilog
 
 
@@ -130,7 +132,7 @@ def add_actions(parser: argparse.ArgumentParser) -> Any:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``; `Output.json` writes the object."""
+    """Add ``--json``, for the object that `Output.json` writes."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -5,7 +5,7 @@
 2. A model server running on this machine.
 3. The embedded model of the extra ``[local]``.
 
-`runs.choose` makes the choice, for `Agent` too; this module adds messages for the terminal.
+`runs.choose` makes the choice, also for `Agent`; this module adds messages for the terminal.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def choose(
         options: The options after `configure`.
         thinking: The option ``--thinking``.
         questions: Asks before a model is downloaded; None without a terminal.
-        prepared: Prepare the client now; see `OpenAIClient`.
-        announced: Print the choice; warnings are always printed.
+        prepared: True to prepare the client now; see `OpenAIClient`.
+        announced: True to print the choice; warnings are always printed.
 
     Raises:
         PureAgentLoopError: No model is available, or it cannot be started.
@@ -78,9 +78,9 @@ def choose(
 def _plan_fallback(
     name: str, base_url: str | None, environ: Mapping[str, str], configured: Configured
 ) -> Endpoint | Embedded:
-    """Choose a further model: a named server, a model of another protocol, or one on the same server.
+    """Choose an additional model: on a named server, of another protocol, or on the same server.
 
-    Keys of the preferred model do not go to another server.
+    Keys of the preferred model are not sent to another server.
     """
     configured = configured._replace(origins={"model": "--fallback", "base_url": "--fallback"})
     if name in configured.servers:
@@ -123,7 +123,7 @@ def plan_for(
 
 
 def demo_text() -> str:
-    """Describe the demo model, for a person."""
+    """Return a description of the demo model, for a person."""
     return missing_model(Embedded("local", "", is_named=False)) or user_text("cli.demo_here")
 
 
@@ -133,7 +133,7 @@ def has_engine() -> bool:
 
 
 def no_model() -> str:
-    """Return the ways to get a model, for a person."""
+    """Return a description of the ways to get a model, for a person."""
     from pure_agent_loop.support.install import install_command
 
     if has_engine():
@@ -153,7 +153,7 @@ class _Listed:
 
 
 async def models_of(plan: Endpoint | Embedded) -> tuple[list[str], int]:
-    """Return the names of the models of a plan's server, and the context window of its model, 0 if unknown.
+    """Return the names of the models on a plan's server, and the context window (0 if unknown).
 
     Raises:
         PureAgentLoopError: The server has no list, or the request failed.
@@ -198,10 +198,10 @@ def _open_embedded(
 
 
 def allow_download(plan: Embedded, questions: TerminalQuestions | None, *, download: bool) -> None:
-    """Ask before downloading a model that was not named; a file that is here is used without a question.
+    """Ask before downloading a model that was not named; an existing file is used without a question.
 
     Args:
-        download: The option ``--download``: the answer is yes.
+        download: The option ``--download``, which skips the question.
 
     Raises:
         ConfigError: The engine is missing, or the user did not agree.
@@ -223,7 +223,7 @@ def allow_download(plan: Embedded, questions: TerminalQuestions | None, *, downl
 
 
 def missing_model(plan: Embedded) -> str:
-    """Return the model that the plan would download without being asked for it; empty if there is none."""
+    """Return the model that the plan would download although it was not named; empty if there is none."""
     if plan.is_named:
         return ""
     from pure_agent_loop.local import list_models

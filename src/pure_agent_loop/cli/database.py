@@ -1,4 +1,4 @@
-"""Open the sessions of a command: the files of this machine, or the database of ``--database``."""
+"""Open the sessions for a command: the files on this machine, or the database of ``--database``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store_for(database: str | None) -> Iterator[SessionStore]:
 
 
 def at_database(database: str | None) -> str:
-    """Return the ``--database`` option for a suggested command, without passwords."""
+    """Return the ``--database`` option for a suggested command, without the password."""
     if database is None:
         return ""
     from pure_agent_loop.durable import hide_password
@@ -47,12 +47,12 @@ def at_database(database: str | None) -> str:
 
 
 def database_of(option: str | None) -> str | None:
-    """Return the URL of ``--database``, else that of ``PAL_DATABASE``; None for the files of this machine."""
+    """Return the URL of ``--database``, or else of ``PAL_DATABASE``; None for the files on this machine."""
     return option or os.environ.get(DATABASE_VARIABLE) or None
 
 
 def open_engine(option: str | None) -> Engine | None:
-    """Open the engine of a database; None for the files of this machine."""
+    """Open the engine of a database; return None for the files on this machine."""
     database = database_of(option)
     if database is None:
         return None

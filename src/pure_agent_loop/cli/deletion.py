@@ -1,4 +1,4 @@
-"""Delete sessions: their deletion in a folder or a database, and of those unused for long."""
+"""Delete sessions in a folder or a database, including all that were not used for some time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prune(
 
     Args:
         now: Seconds since the epoch.
-        delete: Deletes a session; `SessionManager.delete` if None.
+        delete: Function that deletes a session; `SessionManager.delete` if None.
     """
     from pure_agent_loop.session import SessionManager
     from pure_agent_loop.sessions.story import read_story
@@ -44,7 +44,7 @@ def prune(
             if read_story(store.read(info.id).records).stop_reason in ("", SUSPENDED):
                 continue
             delete(info.id)
-        except (SessionError, ConfigError):  # a durable run of it has not ended
+        except (SessionError, ConfigError):  # a durable run of the session has not ended
             continue
         deleted.append(info.id)
     return deleted
@@ -54,7 +54,7 @@ def is_deletion_confirmed(names: Sequence[str], output: CommandOutput) -> bool:
     """Ask at the terminal whether to delete.
 
     Raises:
-        ConfigError: There is no terminal to ask at.
+        ConfigError: There is no terminal for the question.
     """
     questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
     if questions is None:
@@ -66,7 +66,7 @@ class Deletes(Protocol):
     """Deletion of sessions, in a folder or a database."""
 
     def delete(self, session_id: str) -> None:
-        """Delete a session; in a database also its durable runs."""
+        """Delete a session, in a database also the session's durable runs."""
 
     def delete_stray(self, before: float) -> list[str]:
         """Delete the ended runs without a session, and return their ids."""
@@ -88,11 +88,11 @@ class _FileDeletion:
 
 @contextmanager
 def deletion_for(database: str | None, *, is_trial: bool = False) -> Iterator[Deletes]:
-    """Open what deletes the sessions of a command.
+    """Open the object that deletes sessions for a command.
 
     Args:
         database: The option ``--database``.
-        is_trial: Check, and delete nothing.
+        is_trial: True to only check and delete nothing.
     """
     engine = open_engine(database)
     if engine is None:

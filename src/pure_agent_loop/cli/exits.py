@@ -36,7 +36,7 @@ def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
 
 
 def folder_trouble(error: BaseException, folder: Path | None = None) -> str:
-    """Explain an error caused by the working folder; empty for other causes.
+    """Return an explanation of an error that the working folder caused; empty for other causes.
 
     Args:
         error: The error that ended the command.
@@ -47,7 +47,7 @@ def folder_trouble(error: BaseException, folder: Path | None = None) -> str:
         cause = cause.__cause__ or cause.__context__
     if cause is None:
         return ""
-    from pure_agent_loop.support.language import user_text  # only needed after an error
+    from pure_agent_loop.support.language import user_text  # imported lazily: only needed after an error
 
     kind = "folder" if folder is None else "other_folder"
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Ask once, at the first start, which model to use, and keep the answer in the user's settings."""
+"""Ask once, at the first start, which model to use, and save the answer in the user's settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
 
-# Model proposed for a key of a maker, by its protocol; as of 2026-11-27, of the shipped list of prices.
+# Model to propose for a provider's key, by protocol; from the shipped list of prices, as of 2026-11-27.
 PROPOSED = {
     "responses": DEFAULT_MODEL,
     "anthropic": "anthropic:claude-sonnet-5-5",
@@ -39,14 +39,14 @@ MAKERS = {"OpenAI": "responses", "Anthropic": "anthropic", "Google": "gemini"}
 def ask_for_model(
     options: EndpointOptions, output: CommandOutput, questions: TerminalQuestions | None
 ) -> None:
-    """Ask which model to use if none is configured, and keep the answer; nothing is sent before.
+    """Ask which model to use if none is configured, and save the answer; nothing is sent before.
 
     Args:
         options: The options after `configure`; the chosen model and server are set in them.
-        questions: Asks; None without a terminal, where nothing is asked.
+        questions: Asks the user; None without a terminal, where no question is asked.
 
     Raises:
-        ConfigError: No model was chosen, or the choice cannot be kept.
+        ConfigError: No model was chosen, or the choice cannot be saved.
     """
     plan = plan_model(options.model, options.base_url, os.environ, (), options.configured)
     if questions is None or options.download or not isinstance(plan, Search) or plan.model:
@@ -54,7 +54,7 @@ def ask_for_model(
     server, name, key = _asked(output, questions)
     if name:
         variable = server.api_key_env
-        if variable:  # first, since settings without it would fail at each start
+        if variable:  # saved first: settings without the key would fail at each start
             output.info(user_text("cli.first_key_kept", place=keep_key(variable, key)))
             os.environ[variable] = key
         place = keep_settings({"base_url": name}, name, server)
@@ -70,7 +70,7 @@ def ask_for_model(
 
 
 def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
-    """Return the chosen server with its name and key; without a name, the server is the demo model's."""
+    """Return the chosen server with its name and key; without a name, it is the server of the demo model."""
     while True:
         found = servers_here(output.info)
         rows = [
@@ -105,7 +105,10 @@ def _asked_model(output: CommandOutput, questions: TerminalQuestions, models: li
 
 
 def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
-    """Ask for a maker or a URL, its model and its key. The key is not shown, and goes to this server only."""
+    """Ask for a provider or a URL, a model and a key.
+
+    The key is not shown, and is sent only to this server.
+    """
     makers = [*MAKERS]
     lines = [f"  {number}  {maker}" for number, maker in enumerate(makers, 1)]
     output.info("\n".join([user_text("cli.first_whose"), *lines, f"  {user_text('cli.first_other')}"]))
@@ -118,7 +121,7 @@ def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Ser
             url, proposed = client_type(protocol).default_url, str(PROPOSED[protocol])
             break
         try:
-            plan_model("any", typed, {"PAL_API_KEY": "any"})  # checks the URL
+            plan_model("any", typed, {"PAL_API_KEY": "any"})  # raises an error if the URL is invalid
             name, url, proposed = urllib.parse.urlsplit(typed).hostname or "", typed, ""
             break
         except ConfigError as error:
@@ -156,7 +159,7 @@ def servers_here(on_refusal: Notify) -> dict[str, tuple[str, list[str]]]:
     from pure_agent_loop.local import KNOWN_PORTS, Found, find_server
 
     async def listed(found: Found) -> list[str]:
-        with suppress(PureAgentLoopError):  # a server without a list
+        with suppress(PureAgentLoopError):  # the server has no list of models
             names, _ = await models_of(Endpoint(found.model, found.base_url, LOCAL_KEY, ""))
             return names or [found.model]
         return [found.model]

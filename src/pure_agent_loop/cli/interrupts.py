@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: the first stops the run, the second exits at once."""
+"""Ctrl-C during a run: the first one stops the run, the second one exits immediately."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)
 
     def wait_for(self, answer: Callable[[], bool]) -> bool:
-        """Call a function that waits for the user; return False on Ctrl-C, which interrupts it."""
-        self._raises = True  # before the check of the token, so that no signal is missed
+        """Call a function that waits for the user; return False if Ctrl-C interrupted it."""
+        self._raises = True  # set before the token is checked, so that no signal is missed
         try:
             return not self._token.is_cancelled and answer()
         except KeyboardInterrupt:
@@ -51,15 +51,15 @@ class Interrupts:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - passed by the system
         if self._asked:
             os._exit(INTERRUPTED)  # skip cleanup, which could hang
-        self._asked = True  # before the message: the next signal may follow at once
+        self._asked = True  # set before the message, because the next signal may follow immediately
         self._print_notice()
         self._token.cancel("Ctrl-C")
-        if self._raises:  # a terminal read would resume after this
+        if self._raises:  # otherwise reading from the terminal would resume
             self._raises = False
             raise KeyboardInterrupt
 
     def _print_notice(self) -> None:
-        """Write to the descriptor: the signal may have interrupted a write to the stream."""
+        """Write to the descriptor, because the signal may have interrupted a write to the stream."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.write(self._descriptor, f"\n{PREFIX}{user_text('cli.leave_again')}\n".encode())

@@ -33,7 +33,7 @@ def load_object(option: str, where: str, *, made: bool = True) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         _refuse_twice(f"{option}={where}", module.partition(".")[0], here)
-        sys.path.append(here)  # last, so that the folder cannot shadow other modules
+        sys.path.append(here)  # appended, so that the folder cannot shadow other modules
     try:
         target: Any = importlib.import_module(module)
         for part in name.split("."):
@@ -48,7 +48,7 @@ def _refuse_twice(target: str, name: str, here: str) -> None:
     """Reject a module that exists both in the folder and as an installed package."""
     try:
         installed = find_spec(name)
-    except ValueError:  # the main module of a program
+    except ValueError:  # `__main__` of a program
         installed = None
     ours = PathFinder.find_spec(name, [here])
     if ours and installed and ours.origin != installed.origin:
@@ -59,7 +59,7 @@ def functions_of(files: Sequence[str]) -> list[Tool]:
     """Return the public functions of Python files as tools. The files run with the rights of this program.
 
     Raises:
-        ConfigError: A file fails or has no functions, or a function cannot become a tool.
+        ConfigError: A file raises an error or has no functions, or a function cannot become a tool.
     """
     return [as_tool(function) for number, name in enumerate(files) for function in _functions(name, number)]
 
@@ -89,7 +89,7 @@ def answer_type(schema_option: str) -> Any:
     """Return the type of answers that match a JSON Schema.
 
     Args:
-        schema_option: The schema, or the path of its file.
+        schema_option: The schema, or the path of a file with the schema.
 
     Raises:
         ConfigError: The schema is invalid.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class OneRun:
-    """One run with its output format."""
+    """A run and its output format."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class OneRun:
 
         Args:
             task: The task; None to resume the interrupted run.
-            first: True for the first run in this output.
+            first: True if this is the first run in the output.
             media: Attached images and PDFs.
 
         Raises:
@@ -89,7 +89,7 @@ class OneRun:
                 if event.type is EventType.LOOP_START:
                     for kept in kept_questions:
                         self._take(kept, interrupts)
-        if self._options.schema is not None:  # the answer, unless the output failed the schema
+        if self._options.schema is not None:  # the answer, unless the output does not match the schema
             self._outcome.output = output = prepared.result().output
             done = self._outcome.stop_reason == "completed"
             self._outcome.content = json.dumps(output, ensure_ascii=False) if done else ""
@@ -105,7 +105,7 @@ class OneRun:
         asked = is_question(event) and self._questions is not None
         self._outcome.note(event)
         self._waiting.note(event)
-        if not asked:  # a question shows its call in full
+        if not asked:  # a question shows the whole call
             self._progress.show(event)
         if self._format == "stream-json":
             self._output.result(self._lines.render(event))
@@ -156,7 +156,7 @@ def _footer(outcome: RunOutcome, seconds: float) -> str:
 
 
 def explain(agent: Agent, task: str, form: str, output: CommandOutput) -> int:
-    """Print what a run would send, without running."""
+    """Print the request that a run would send, without sending it."""
     explanation = agent.explain(task)
     if form in ("text", "code"):
         output.result(f"{safe_text(str(explanation))}\n")

@@ -1,7 +1,8 @@
-"""The options of ``pal run`` and of the commands like it, each written once.
+"""The options of ``pal run`` and of similar commands, each defined once.
 
-From the field of an option follow the arguments of all commands that have it, ``--help``, the setting of
-``pal.toml`` and its variables, the file of ``pal init``, and the argument of `Agent`. docs/cli.md lists them.
+The field of an option determines the command-line arguments, the ``--help`` text, the setting in
+``pal.toml``, the environment variables, the file that ``pal init`` writes, and the argument of `Agent`.
+docs/cli.md lists them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.support.language import Language
 
 _AMOUNT = number(lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text))
-PICK = "?"  # the value of --resume without an ID; not a valid ID
+PICK = "?"  # value of --resume without an ID; not a valid ID
 
 
 def _price(text: str) -> Price:
@@ -55,8 +56,8 @@ class EndpointOptions:
     """Select a server and a model.
 
     Args:
-        typed_options: The names of the typed options; settings fill in the others.
-        configured: The origins of the model and the server; `configure` sets it.
+        typed_options: The names of the typed options; settings fill in the other options.
+        configured: The origins of the model and the server; set by `configure`.
     """
 
     model: str | None = option(
@@ -103,7 +104,7 @@ class EndpointOptions:
 
 @dataclass
 class ModelOptions(EndpointOptions):
-    """Select a model and how to call it."""
+    """Select a model and the way to call it."""
 
     temperature: float | None = option(
         "--temperature",
@@ -138,7 +139,7 @@ class ModelOptions(EndpointOptions):
 
 @dataclass
 class PromptOptions:
-    """Add to the task, and select its folder."""
+    """Add to the task, and select the task's folder."""
 
     system: str | None = option(
         "-s",
@@ -178,7 +179,7 @@ class ToolOptions:
     """Select tools, subagents and MCP servers.
 
     Args:
-        mcp_tables: The servers of the user's ``pal.toml`` by name, each with the file; `configure` sets it.
+        mcp_tables: The servers of the user's ``pal.toml`` by name, each with the file; set by `configure`.
     """
 
     tools: str = option(
@@ -213,7 +214,7 @@ class ToolOptions:
 
 @dataclass
 class AnswerOptions:
-    """Say how the answer comes about."""
+    """Set how the answer is produced."""
 
     schema: str | None = option(
         "--schema", metavar="JSON|FILE", help="require a JSON answer that matches this JSON Schema"
@@ -231,7 +232,7 @@ class AnswerOptions:
 
 @dataclass
 class LimitOptions:
-    """Limit a run; `limits_of` reads them."""
+    """Limit a run; `limits_of` reads these options."""
 
     max_turns: int = option(
         "--max-turns",
@@ -297,7 +298,7 @@ class LimitOptions:
 
 @dataclass
 class SessionOptions:
-    """Select the session of a run, and say how long sessions are kept."""
+    """Select the session of a run, and set how long sessions are kept."""
 
     session: str | None = option(
         "--session", metavar="ID", help="session to record the run in (default: a new one)"
@@ -412,7 +413,7 @@ class PermissionOptions:
 
 @dataclass
 class ToolsetOptions(PermissionOptions, ToolOptions):
-    """Select the tools of a run and what they may do."""
+    """Select the tools of a run, and what these tools may do."""
 
 
 @dataclass
@@ -510,7 +511,7 @@ def limits_of(options: LimitOptions) -> LoopLimits:
 
 
 def agent_arguments(options: ToolsetOptions) -> dict[str, Any]:
-    """Return the arguments of `Agent` that options set as they are."""
+    """Return the arguments of `Agent` that are set to unchanged option values."""
     return {
         row.agent: argument
         for row in options_of(type(options))

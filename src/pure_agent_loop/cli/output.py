@@ -1,4 +1,4 @@
-"""Write results to standard output and everything else to standard error."""
+"""Write results to standard output and all other text to standard error."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 PREFIX = "pal: "
 SCHEMA_VERSION = 1  # in every JSON object that a command prints
 BOLD, DIM, RED = "1", "2", "31"
-WIDTH, MAX_WIDTH = 80, 110  # columns without a terminal; upper bound on a wide one
-# Messages of errors that make their English text of their fields.
+WIDTH, MAX_WIDTH = 80, 110  # columns if there is no terminal; maximum on a terminal
+# Messages for errors whose English text is built from their fields.
 _MESSAGES: dict[type[BaseException], str] = {
     AlreadyAnsweredError: "cli.already_answered",
     AuditError: "cli.audit_error",
@@ -65,7 +65,7 @@ def counted(number: int, noun: str) -> TranslatedText:
 
 
 def former_names_notice() -> str:
-    """Return one notice about the former names of variables in use; empty if there is none to show."""
+    """Return one notice about variables that are set under a former name; empty if there is none to show."""
     names = [
         user_text("cli.renamed_name", former=former, name=name) for former, name in former_names().items()
     ]
@@ -80,13 +80,13 @@ def error_text(error: BaseException) -> str:
 
 
 def error_notice(error: BaseException) -> str:
-    """Return the message of an error: that of the catalogue if it has one, else its text."""
+    """Return the message of an error: from the catalogue if it has one, else the error's text."""
     text = error.args[0] if error.args else ""
     return text if isinstance(text, TranslatedText) and str(error) == text else safe_str(error)
 
 
 class ResultLostError(Exception):
-    """Standard output cannot be written. The message is empty if the reader closed the pipe."""
+    """Standard output cannot be written. The error message is empty if the reader has closed the pipe."""
 
 
 def money(cost: float) -> str:
@@ -98,18 +98,18 @@ class CommandOutput:
     """Standard output and standard error of a command.
 
     Args:
-        out: For results; ``sys.stdout`` if None.
-        err: For progress and messages; ``sys.stderr`` if None.
+        out: Stream for results; ``sys.stdout`` if None.
+        err: Stream for progress and messages; ``sys.stderr`` if None.
         colour: False disables colours regardless of the environment.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, colour: bool = True) -> None:
-        # Either may be None: a process can be started with closed streams.
+        # Either stream may be None, because a process can be started with closed streams.
         self._out: TextIO | None = sys.stdout if out is None else out
         self._err: TextIO | None = sys.stderr if err is None else err
         for stream in (self._out, self._err):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # not every terminal can show every character
+                stream.reconfigure(errors="backslashreplace")  # some terminals cannot show every character
         self.err_is_terminal = is_terminal(self._err)
         self.out_is_terminal = is_terminal(self._out)
         self.can_clear = self.err_is_terminal and knows_escapes()
@@ -121,7 +121,7 @@ class CommandOutput:
         self._least = logging.INFO
 
     def as_log(self, options: argparse.Namespace) -> None:
-        """Write messages and errors as log lines from now on, if the command has options for a log."""
+        """Write messages and errors as log lines from now on, if the command has log options."""
         if hasattr(options, "log_format"):
             from pure_agent_loop.cli.service_log import LogFormatter
 
@@ -151,7 +151,7 @@ class CommandOutput:
             raise ResultLostError("" if isinstance(error, BrokenPipeError) else str(error)) from error
 
     def paint(self, code: str, text: str) -> str:
-        """Return a part of a result with an SGR code, if standard output shows colours."""
+        """Return a part of a result with an SGR color code, if standard output shows colors."""
         return f"\x1b[{code}m{text}\x1b[0m" if self.result_colour else text
 
     def json(self, value: Mapping[str, Any]) -> None:
@@ -175,7 +175,7 @@ class CommandOutput:
         self._unfinished = not text.endswith("\n")
 
     def typed_line(self) -> None:
-        """Note that Enter ended the current line of standard error."""
+        """Record that Enter has ended the current line of standard error."""
         self._unfinished = False
 
     def end_line(self) -> None:
@@ -184,7 +184,7 @@ class CommandOutput:
             self.progress("\n")
 
     def info(self, message: str) -> None:
-        """Write a message to standard error on separate lines, control characters removed."""
+        """Write a message to standard error on separate lines, without control characters."""
         self.end_line()
         if self._formatter is not None:
             if self._least <= logging.INFO:
@@ -194,7 +194,7 @@ class CommandOutput:
         self.progress(self._style(DIM, fitted(text, self._err)) + "\n")
 
     def fail(self, problem: str | BaseException) -> None:
-        """Write an error to standard error on separate lines, control characters removed."""
+        """Write an error to standard error on separate lines, without control characters."""
         self.end_line()
         if self._formatter is not None:
             message = problem if isinstance(problem, str) else error_notice(problem)
@@ -211,11 +211,11 @@ class CommandOutput:
         return columns_of(self._err) or WIDTH
 
     def question(self, text: str) -> None:
-        """Write a question to standard error; the answer is typed behind it."""
+        """Write a question to standard error; the answer is typed on the same line."""
         self.progress(fitted(text, self._err))
 
     def lines(self, text: str) -> None:
-        """Write lines for a person to standard output; at a terminal they are wrapped between words.
+        """Write lines for a person to standard output, at a terminal wrapped between words.
 
         Raises:
             ResultLostError: Standard output could not be written.

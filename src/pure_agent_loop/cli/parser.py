@@ -1,4 +1,4 @@
-"""Parse the command line. Only the named command is imported, so ``pal --help`` is instant."""
+"""Parse the command line. Only the named command is imported, so that ``pal --help`` is fast."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pure_agent_loop.support.terminal import fitted, is_terminal, safe_text
 from pure_agent_loop.support.variables import KNOWN
 
 CUTOFF = 0.7
-_PREFIX = "PAL_"  # of our variables
-# Group of `pal --help` -> command -> (module, with its package unless that is `commands`; function; help).
+_PREFIX = "PAL_"  # prefix of this program's variables
+# Group of `pal --help` -> command -> (module, with the package unless that is `commands`; function; help).
 # `add_FUNCTION(parser)` adds the arguments. `FUNCTION(options, output)` runs the command and returns the exit
-# code; `options` is the table that the parser's default ``options_type`` names, else the namespace. It raises
-# PureAgentLoopError, or ResultLostError if standard output cannot be written.
+# code; `options` is the table that the parser's default ``options_type`` names, else the namespace. The
+# function raises PureAgentLoopError, or ResultLostError if standard output cannot be written.
 GROUPS = {
     "use": {
         "run": ("run", "run", "run a task"),
@@ -60,7 +60,7 @@ GROUPS = {
     },
 }
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
-# What a command does without an action, as ``git stash`` does. ``mcp`` lists at a terminal, else it serves.
+# Default actions of commands, as in ``git stash``. At a terminal ``mcp`` lists servers, else it serves tools.
 DEFAULT_ACTIONS = {
     "sessions": "list",
     "config": "show",
@@ -69,35 +69,35 @@ DEFAULT_ACTIONS = {
     "model": "list",
     "agents": "list",
 }
-CONFIGURABLE = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that read settings
-_COMMAND = re.compile(r"[a-z][a-z0-9_-]*")  # a single word of this form is meant as a command
-_SYNONYMS = ({"rm", "remove", "delete", "del"}, {"ls", "list"})  # of actions in other programs
-_ALIKE = 0.75  # below this similarity to a command, a word is a task
+CONFIGURABLE = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that read settings files
+_COMMAND = re.compile(r"[a-z][a-z0-9_-]*")  # a single word of this form is taken as a command
+_SYNONYMS = ({"rm", "remove", "delete", "del"}, {"ls", "list"})  # names of actions in other programs
+_ALIKE = 0.75  # a word that is less similar to any command is a task
 _START = """\
 An agent for your terminal, with any chat model.
 
 pal              talk with the agent in this folder
 pal "QUESTION"   begin with a question; -p prints only the answer
 pal init         write a settings file: keys, servers, models"""
-HELP_ALL = "--help-all"  # then ``--help`` shows the main options only
+HELP_ALL = "--help-all"  # True: ``--help`` shows only the main options
 _PROFILE = ("-P", "--profile")
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> list[str]:
-    """Return the most similar known words, the nearest first.
+    """Return the most similar known words, the closest first.
 
     Args:
         known: The candidates; the last part of a dotted name matches too.
-        cutoff: The least similarity, from 0 to 1.
+        cutoff: The minimum similarity, from 0 to 1.
     """
-    import difflib  # only needed after an error
+    import difflib  # imported lazily: only needed after an error
 
     by_word = {part: name for name in known for part in (name.rpartition(".")[2], name)}
     return [by_word[match] for match in difflib.get_close_matches(word, by_word, n=most, cutoff=cutoff)]
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> str:
-    """Return " Did you mean ...?" with the nearest known words; empty if none is close."""
+    """Return " Did you mean ...?" with the closest known words; empty if no word is similar."""
     matches = dict.fromkeys(nearest(word, known, cutoff, most))
     if not matches:
         return ""
@@ -136,7 +136,10 @@ class _CommandParser(argparse.ArgumentParser):
         return HELP_ALL in self._option_string_actions
 
     def format_help(self) -> str:
-        """Return the text of ``--help``. The program exits after it, so that hidden options stay hidden."""
+        """Return the text of ``--help``.
+
+        The program exits after the help text, so that hidden options stay hidden.
+        """
         prepare_help(self)
         if not self.has_help_all:
             _group_commands(self)
@@ -146,14 +149,14 @@ class _CommandParser(argparse.ArgumentParser):
         for action in self._actions:
             if action.option_strings and not MAIN_FLAGS & {*action.option_strings}:
                 action.help = argparse.SUPPRESS
-            # An option has one long name here; its aliases are in the full help.
+            # This help shows one long name per option; the aliases are in the full help.
             long = [name for name in action.option_strings if name.startswith("--")]
             action.option_strings = [name for name in action.option_strings if name not in long[1:]]
         more = user_text("cli.all_options", command=f"{self.prog} {HELP_ALL}")
         return f"{super().format_help()}\n{more}\n"
 
     def _hint(self, message: str) -> str:
-        """Suggest the intended option or action; empty if none is close."""
+        """Return a suggestion of the intended option or action; empty if none is similar."""
         if message.startswith("unrecognized"):
             options = {name for parser in (self, self.inner or self) for name in _options(parser)}
             hints = (
@@ -187,7 +190,7 @@ def _group_commands(parser: argparse.ArgumentParser) -> None:
 
 def prepare_help(parser: argparse.ArgumentParser) -> None:
     """Let a parser format its help for the terminal, in the user's language."""
-    from pure_agent_loop.cli.translated_help import TranslatedHelp, WrappedHelp  # not needed by a run
+    from pure_agent_loop.cli.translated_help import TranslatedHelp, WrappedHelp  # only for help
 
     parser.formatter_class = WrappedHelp if user_language() == LANGUAGES[0] else TranslatedHelp
 
@@ -203,7 +206,7 @@ def _usage_error(message: str) -> str:
 class _HelpAll(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         prepare_help(parser)
-        # The parsers of `pal` override `format_help` to show the main options only.
+        # The parsers of `pal` override `format_help` to show only the main options.
         parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
         parser.exit()
 
@@ -215,7 +218,7 @@ class _VersionAction(argparse._VersionAction):
 
 
 def namesakes_notice() -> str:
-    """Return one line for each package of other authors with the name of this one; empty if there is none."""
+    """Return a line for each package by other authors with the name of this package, if any."""
     from pure_agent_loop.support.install import namesakes
 
     lines = (user_text("cli.namesake", **other._asdict()) for other in namesakes())
@@ -223,10 +226,10 @@ def namesakes_notice() -> str:
 
 
 def add_help_all(parser: argparse.ArgumentParser, arguments: str = "") -> None:
-    """Add ``--help-all``; ``--help`` then shows the main options only.
+    """Add ``--help-all``; ``--help`` then shows only the main options.
 
     Args:
-        arguments: The arguments after the options, as the usage shows them.
+        arguments: The arguments after the options, as shown in the usage line.
     """
     parser.usage = f"{parser.prog} [OPTIONS] {arguments}".rstrip()
     parser.add_argument(
@@ -264,7 +267,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _with_command(words: list[str]) -> list[str]:
-    """Return the words with a command as the first."""
+    """Return the words with a command as the first word."""
     first = words[0] if words else ""
     is_action_missing = not words[1:] or (words[1][:1] == "-" and words[1] not in ("-h", "--help"))
     if first in DEFAULT_ACTIONS and is_action_missing:
@@ -286,13 +289,13 @@ def _with_command(words: list[str]) -> list[str]:
 
 
 def can_chat(options: Any) -> bool:
-    """Return True at a terminal, for standard input and output, unless an option rules a chat out."""
+    """Return True if standard input and output are a terminal and no option excludes a conversation."""
     is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
     return not is_script and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
 def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
-    """Return the names of the typed options; settings fill in the others."""
+    """Return the names of the typed options; settings fill in the other options."""
     if words[0] not in CONFIGURABLE or parser.inner is None:
         return frozenset()
     for action in parser.inner._actions:
@@ -302,9 +305,9 @@ def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
 
 
 def make_parser(loaded: Collection[str] = tuple(COMMANDS)) -> _CommandParser:
-    """Return the parser of the command line; only the `loaded` commands get their arguments.
+    """Return the parser of the command line; arguments are added only to the `loaded` commands.
 
-    The last of them is its `inner` parser.
+    The `inner` parser is that of the last of these commands.
     """
     parser = _CommandParser(
         prog="pal",

@@ -22,15 +22,15 @@ from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, saf
 from pure_agent_loop.support.text import yes_or_no
 
 TERMINAL = "/dev/tty"
-MAX_LINES, MAX_WIDTH = 60, 2_000  # lines and columns of arguments shown at once
+MAX_LINES, MAX_WIDTH = 60, 2_000  # maximum lines and columns of arguments to show at first
 MAX_RULE = 120  # characters of a rule that a user can still check
 LINE_BYTES = 4_096
 YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
 _ALWAYS, _SHOW = ("a", "always"), ("s", "show")
-MAX_BLANKS = 8  # blanks in a row shown as they are; of a longer run the number is shown
+MAX_BLANKS = 8  # successive blanks to show unchanged; for more blanks, the number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
 _WIDE = re.compile(r"[^\S\n]{41,}")
-# Printable but invisible: the default ignorable characters of Unicode, and two blank symbols.
+# Printable but invisible characters: Unicode's "default ignorable" characters, and two blank symbols.
 _NO_INK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0000-\U000e0fff]"
@@ -38,10 +38,10 @@ _NO_INK = re.compile(
 
 
 class TerminalQuestions:
-    """Asks about calls, one at a time.
+    """Asks the user about calls, one at a time.
 
-    The run asks from another thread while this one shows the events. To keep them in order, `ask` puts the
-    question when its event is shown, and the run blocks in `wait` until then.
+    The run needs answers in another thread while this thread shows the events. To keep the order, `ask` asks
+    the question when its event is shown, and the run blocks in `wait` until then.
     """
 
     def __init__(self, output: CommandOutput, descriptor: int) -> None:
@@ -51,27 +51,29 @@ class TerminalQuestions:
 
     @classmethod
     def at_terminal(cls, output: CommandOutput) -> TerminalQuestions | None:
-        """Return an instance for the terminal; None without one."""
+        """Return an instance for the terminal; None if there is no terminal."""
         if not output.err_is_terminal:
             return None
         if is_terminal(sys.stdin):
             return cls(output, sys.stdin.fileno())
-        try:  # stdin is a pipe, but a terminal may still exist
+        try:  # stdin is a pipe, but there may still be a terminal
             return cls(output, os.open(TERMINAL, os.O_RDONLY))
         except OSError:
             return None
 
     def wait(self, request: PermissionRequest) -> Permission:
-        """Return the answer about a call, for ``Agent(on_ask=...)``. Blocks until `ask` has received it.
+        """Return the answer about a call, for ``Agent(on_ask=...)``.
 
-        The question of a running tool has no event, so it is asked here.
+        This method blocks until `ask` has received the answer.
+
+        The question of a running tool has no event and is therefore asked here.
         """
         if request.question is not None:
             return read_reply(self.line(f"{safe_text(request.reason)}\n{user_text('cli.yes_no_answer')}"))
         return self._answer_of(request.call_id).get()
 
     def ask(self, event: Event, interrupts: Interrupts) -> None:
-        """Ask about a call and pass on the answer. Ctrl-C and end of input mean no."""
+        """Ask about a call and pass on the answer. Ctrl-C and the end of input count as no."""
         data = event.data
         request = PermissionRequest(data["call_id"], data["tool"], data["args"], data["reason"], event.step)
         answers: list[Permission] = []
@@ -84,10 +86,10 @@ class TerminalQuestions:
         self._answer_of(request.call_id).put(answers[0] if answered else NO)
 
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
-        """Ask a yes/no question before a run; anything but yes is no.
+        """Ask a yes/no question before a run; any answer other than yes counts as no.
 
         Args:
-            text: The subject; the middle of a long text is shown on request.
+            text: The text to decide about; the middle of a long text is shown on request.
         """
         is_cut = (self._show(text) if text else False) or more is not None
         while True:
@@ -97,7 +99,7 @@ class TerminalQuestions:
             self._output.info(more() if more else text)
 
     def _show(self, text: str) -> bool:
-        """Show a text and return whether it was cut."""
+        """Show a text; return True if it was cut."""
         shown = excerpt(text, MAX_LINES, MAX_WIDTH)
         self._output.info(shown)
         return shown != text
@@ -113,7 +115,7 @@ class TerminalQuestions:
 
     def secret(self, question: str) -> str:
         """Ask for a text that is not shown while it is typed; empty at end of input."""
-        import getpass  # on the first start only
+        import getpass  # imported lazily: used only at the first start
 
         self._output.question(question)
         try:
@@ -124,7 +126,7 @@ class TerminalQuestions:
             self._output.typed_line()
 
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
-        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads call this
+        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic, for both threads
 
     def _answer(self, request: PermissionRequest) -> Permission:
         text = question_text(request)
@@ -146,10 +148,10 @@ class TerminalQuestions:
                 self._output.info(text)
 
     def _read_line(self) -> str | None:
-        """Read a line from the terminal; None at its end."""
+        """Read a line from the terminal; return None at the end of input."""
         try:
             data = os.read(self._descriptor, LINE_BYTES)
-        except OSError:  # the terminal is gone
+        except OSError:  # the terminal is no longer available
             return None
         if data.endswith(b"\n"):
             self._output.typed_line()
@@ -157,7 +159,10 @@ class TerminalQuestions:
 
 
 def read_reply(line: str | None) -> Permission:
-    """Read the line that answers a running tool: a plain yes or no, or a text. No line is a no."""
+    """Read the line that answers a running tool: a plain yes or no, or a text.
+
+    The end of input counts as no.
+    """
     text = (line or "").strip()
     agreed = yes_or_no(text)
     if agreed is None and text:
@@ -171,7 +176,7 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
     path = request.args.get("path")
-    # A path can be shown as it is if nothing in it is hidden or quoted.
+    # A path can be shown unchanged if no character in it is hidden or quoted.
     is_plain = isinstance(path, str) and _as_json(path)[1:-1] == blanks_shown(path) == one_line(path) == path
     if hidden and is_plain:  # the change is shown with the question
         title, hidden = user_text(f"cli.ask_{request.tool}", path=path), {*hidden, "path"}
@@ -184,7 +189,7 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         "" if is_usual or not request.reason else user_text("cli.reason", reason=one_line(request.reason))
     )
     lines = [f"{title}{reason}"]
-    # JSON keeps each argument on one line, so that no text can imitate another argument.
+    # JSON keeps each argument on one line, so that a text cannot imitate another argument.
     lines += [
         f"  {one_line(name)}: {blanks_shown(_as_json(value))}"
         for name, value in request.args.items()
@@ -199,7 +204,7 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
 
 
 def blanks_shown(text: str, *, is_code: bool = False) -> str:
-    """Make blanks, invisible and bidirectional characters visible, so that a text cannot hide anything.
+    """Make blanks, invisible and bidirectional characters visible, so that a text cannot hide content.
 
     Args:
         is_code: The text is file content, where indentation and tabs are normal.
@@ -221,7 +226,7 @@ def _code(sign: str) -> str:
 
 
 def _forget_typed(descriptor: int) -> None:
-    """Discard typed-ahead input: it cannot be an answer to this question."""
+    """Discard typed-ahead input, which cannot be an answer to this question."""
     if sys.platform == "win32":
         return
     import termios
@@ -235,10 +240,10 @@ def _as_json(value: Any) -> str:
 
 
 def denial_hint(question: Mapping[str, Any], rules: PermissionRules) -> str:
-    """Explain that a call needs approval without a terminal, and how to allow it.
+    """Explain how to allow a call that needs an approval when there is no terminal.
 
     Args:
-        question: `tool`, `args` and `reason` of the call.
+        question: The fields `tool`, `args` and `reason` of the call.
     """
     tool, args = question["tool"], question["args"]
     told = {"path": args["path"]} if tool in EDIT_TOOLS and "path" in args else args
@@ -255,7 +260,7 @@ def denial_hint(question: Mapping[str, Any], rules: PermissionRules) -> str:
 
 
 def rule_for(tool: str, args: Mapping[str, Any]) -> str:
-    """Return a rule that allows exactly this call, else the tool; empty if neither is possible."""
+    """Return a rule that allows exactly this call, or else the tool; empty if neither is possible."""
     words = (
         value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in args.values()
     )

@@ -1,4 +1,4 @@
-"""Log of ``pal worker`` and ``pal serve``: one line an event, with time and level, as text or JSON."""
+"""Log of ``pal worker`` and ``pal serve``: one line per event, with time and level, as text or JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_log_options(parser: Any) -> None:
 class LogFormatter(logging.Formatter):
     """Formatter of log lines. Tracebacks are shown only with ``PAL_DEBUG``.
 
-    A message of the catalogue gives a line of JSON its fields: its name as ``event``, and its values.
+    For a message of the catalogue, a JSON line has the message's name as ``event``, and its values as fields.
 
     Args:
         form: One of `FORMATS`.
@@ -45,8 +45,8 @@ class LogFormatter(logging.Formatter):
         self._has_tracebacks = bool(os.environ.get("PAL_DEBUG"))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record, without its end."""
-        fields = getattr(record, "fields", None)  # of a request; see `server.gate`
+        """Return the line for a record, without the line ending."""
+        fields = getattr(record, "fields", None)  # fields of a request; see `server.gate`
         if fields is not None and not self._is_json:
             return record.getMessage()
         moment = datetime.fromtimestamp(record.created, timezone.utc)
@@ -68,7 +68,7 @@ class LogFormatter(logging.Formatter):
             fields = {
                 name: to_jsonable(value)
                 for name, value in message.values.items()
-                if not isinstance(value, TranslatedText)  # a part of the sentence
+                if not isinstance(value, TranslatedText)  # a placeholder that is part of the sentence
             }
         line["message"] = str(message) if fields is None or "event" in line else "request"
         return json.dumps(
@@ -84,7 +84,7 @@ class LogFormatter(logging.Formatter):
         return f"{shown}\n{safe_text(line['traceback'])}" if "traceback" in line else shown
 
     def line(self, level: int, message: str) -> str:
-        """Return the line of a message that does not come from `logging`."""
+        """Return the line for a message that does not come from `logging`."""
         return self.format(logging.LogRecord(_OURS, level, "", 0, message, None, None))
 
 
@@ -93,8 +93,8 @@ def service_log(options: argparse.Namespace, write: Callable[[str], None]) -> It
     """Show the log of the process within the block; see `CommandOutput.as_log`.
 
     Args:
-        options: Has the options of `add_log_options`; `access_log` shows requests too.
-        write: Writes to standard error.
+        options: The options of `add_log_options`; with `access_log`, requests are also shown.
+        write: Function that writes to standard error.
     """
     level = getattr(logging, options.log_level.upper())
     shows_requests = getattr(options, "access_log", False)

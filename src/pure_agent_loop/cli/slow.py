@@ -1,4 +1,4 @@
-"""Progress of slow steps (downloads, model loading) and long waits: one changing line, or few lines."""
+"""Progress of slow steps (downloads, model loading) and long waits, in one changing line or a few lines."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pure_agent_loop.support.terminal import one_line
 
 CLEAR_LINE = "\r\x1b[2K"
 CELLS = 20  # of a bar
-PATIENCE_SECONDS = 3.0  # before a wait is shown
+PATIENCE_SECONDS = 3.0  # seconds before a wait is shown
 
 
 class SlowSteps(AbstractContextManager["SlowSteps"]):
-    """Shows steps. Call it with short sentences within a ``with`` block, which ends the line."""
+    """Shows steps. Call the object with short sentences within a ``with`` block, which ends the line."""
 
     def __init__(self, output: CommandOutput) -> None:
         self._output = output
-        self._shown: tuple[str, int] | None = None  # the file and its progress in tenths
+        self._shown: tuple[str, int] | None = None  # the file, and the progress in tenths
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -47,7 +47,7 @@ class Waiting:
     """Shows long waits at a terminal while progress is off.
 
     Args:
-        output: Written to only if it is a terminal.
+        output: The output; used only if it is a terminal.
         enabled: False if progress is shown anyway.
     """
 
@@ -78,7 +78,7 @@ class Waiting:
         self.wait_for(event.data["tool"] if event.type is EventType.ACTION else user_text("cli.the_model"))
 
     def wait_for(self, what: str) -> None:
-        """Set what is waited for; empty for the user, whose wait is not shown."""
+        """Set the reason of the wait; empty for a wait for the user, which is not shown."""
         with self._turn:
             self._since, self._for = time.monotonic(), one_line(what, 40)
         self._clear()

@@ -17,22 +17,22 @@ from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
-MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # files sent with a task
+MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # types of files that are sent with a task
 MENTION = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|(\S+))')
 
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # starts like the UTF-16 mark
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins with the UTF-16 byte order mark
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CONTROLS = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")  # rare in text
+_CONTROLS = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")  # characters that are rare in text
 
 
 def decoded_text(data: bytes) -> str | None:
-    """Decode the text of a file or a pipe: by byte order mark, or as UTF-8, UTF-16 or Windows-1252.
+    """Decode the text of a file or a pipe, by byte order mark or as UTF-8, UTF-16 or Windows-1252.
 
     Returns:
         The text, with broken characters replaced; None if the data is not text.
@@ -47,7 +47,7 @@ def decoded_text(data: bytes) -> str | None:
         strange = sum(sign > "\xff" or not (sign.isprintable() or sign.isspace()) for sign in text)
     else:
         begun = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        escaped = begun.decode(data)  # drops a character cut at the end
+        escaped = begun.decode(data)  # drops a character that was cut at the end
         broken = sum("\udc80" <= sign <= "\udcff" for sign in escaped)
         is_utf8 = 2 * broken <= sum(sign > "\x7f" for sign in escaped)
         text = data.decode("utf-8" if is_utf8 else "cp1252", "replace")
@@ -63,12 +63,14 @@ def read_task(
     needed: bool = True,
     command: str = "run",
 ) -> str:
-    """Read the whole task. Piped text is context for the words; without words it is the task.
+    """Read the whole task.
+
+    Piped text is context for the words of the command line; without words, piped text is the task.
 
     Args:
-        words: From the command line; a single ``-`` means the piped text.
-        notify: Prints a notice when reading may take long.
-        needed: False if the task may be empty; the terminal is not read then.
+        words: Words from the command line; a single ``-`` means the piped text.
+        notify: Function that prints a notice if reading may take long.
+        needed: False if the task may be empty; the terminal is then not read.
 
     Raises:
         ConfigError: The task is missing, too long or not text.
@@ -91,7 +93,7 @@ def media_named(text: str, workspace: Path) -> list[Path]:
 
 
 def with_attached(task: str, files: Sequence[str]) -> tuple[str, list[Path]]:
-    """Return the task with the text of attached files, and the attached images and PDFs.
+    """Return the task including the text of attached files, and the attached images and PDFs.
 
     Raises:
         ConfigError: The task is missing, or a file is unreadable, too long or of an unknown kind.
@@ -120,7 +122,7 @@ class PipedAnswer:
     """The answer to a question of a conversation over a pipe.
 
     Args:
-        message: The reason, for the model, if the call is denied.
+        message: The reason for the model, if the call is denied.
     """
 
     call_id: str
@@ -135,7 +137,7 @@ def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | PipedAnswer]:
     "verdict": "allow"}``; the verdict can also be ``deny``, and a ``message`` is optional.
 
     Raises:
-        ConfigError: A line is too long or not such an object.
+        ConfigError: A line is too long or is not one of these objects.
     """
     number = 0
     while stdin is not None and (line := stdin.buffer.readline(MAX_INPUT_BYTES + 1)):
@@ -185,5 +187,5 @@ def _piped(stdin: TextIO | None, notify: Callable[[str], None], optional: bool) 
 def _ready(stdin: TextIO) -> bool:
     try:
         return bool(select.select([stdin], [], [], 0)[0])
-    except (OSError, ValueError):  # select does not support every kind of file
+    except (OSError, ValueError):  # `select` does not support all kinds of files
         return True

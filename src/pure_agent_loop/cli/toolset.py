@@ -1,4 +1,4 @@
-"""The tools of ``pal run``, with its audit log and snapshots."""
+"""The tools of ``pal run``, with the audit log and the snapshots."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class RunToolset:
     """Everything a run uses except its model.
 
     Args:
-        shell: The shell; None if the run has none.
-        extras: Names of tools that ``--tools`` did not name; empty if it named some.
+        shell: The shell; None if the run has no shell.
+        extras: Names of tools that a tiny model does not get; empty if ``--tools`` is given.
     """
 
     tools: list[Tool] = field(default_factory=list)
@@ -56,8 +56,8 @@ class RunToolset:
     mcp: MCPServers | None = None
 
     def for_model(self, *, is_tiny: bool) -> RunToolset:
-        """Return the toolset for a model; a tiny model gets only tools with examples, and the user's."""
-        if not is_tiny or not self.extras:  # tools named by the user are all kept
+        """Return the toolset for a model; a tiny model gets only tools with examples and the user's tools."""
+        if not is_tiny or not self.extras:  # tools that the user named are all kept
             return self
         return replace(self, tools=[tool for tool in self.tools if tool.examples or tool in self.own])
 
@@ -74,9 +74,9 @@ def make_toolset(
     """Make the tools that the options select.
 
     Args:
-        trusted: Texts of the folder, if trusted.
-        files: The files of the file tools; the folder if None.
-        make_shell: Makes the shell, with the arguments of `Shell`.
+        trusted: Texts in the folder, if they are trusted.
+        files: The workspace of the file tools; the folder if None.
+        make_shell: Function that creates the shell, with the arguments of `Shell`.
 
     Raises:
         ConfigError: A tool name is unknown, or an option cannot be used here.
@@ -97,7 +97,7 @@ def make_toolset(
         return RunToolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
     names = [*dict.fromkeys(filter(None, map(str.strip, options.tools.split(","))))]
     has_all = options.tools == "all"
-    wants_shell = has_all or "shell" in names  # finding a sandbox takes time
+    wants_shell = has_all or "shell" in names  # finding a sandbox takes some time
     shell = make_shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
     tools = [*workspace_tools(files or workspace, shell=False), calculator, *commands, Fetch().tool()]
@@ -123,7 +123,7 @@ def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
 
 
 def check_folder(options: ToolsetOptions, workspace: Path) -> None:
-    """Reject a folder that tools should not get.
+    """Reject a folder that tools should not have access to.
 
     Raises:
         ConfigError: The folder is a home directory or another folder that is not a project.
@@ -135,7 +135,7 @@ def check_folder(options: ToolsetOptions, workspace: Path) -> None:
 def _subagents(
     options: ToolsetOptions, workspace: Path, trusted: Guidance | None, output: CommandOutput
 ) -> SubagentManager | None:
-    """Return the subagents of the user, of the trusted folder and of ``--subagents-from``."""
+    """Return the subagents of the user, of the folder if trusted, and of ``--subagents-from``."""
     if not options.subagents and not options.subagents_from:
         return None
     from pure_agent_loop.assistant import SUBAGENTS_FOLDER
@@ -147,7 +147,7 @@ def _subagents(
             raise ConfigError(user_text("cli.not_a_folder", option="--subagents-from", folder=folder))
     # A later definition replaces an earlier one of the same name.
     definitions = {definition.name: definition for definition in (EXPLORE, VERIFY)}
-    problems: list[str] = []  # in files that the options do not name
+    problems: list[str] = []  # an error in files that the options do not name
     read = load_definitions(data_folder() / "agents", problems=problems)
     if trusted is not None:
         read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds, problems=problems)
@@ -192,7 +192,7 @@ def _audit(options: PermissionOptions, shell: Shell | None, output: CommandOutpu
     log = AuditLog(notes=notes)
     try:
         log.check()
-    except AuditError as error:  # as with snapshots: a default feature must not stop the run
+    except AuditError as error:  # as for snapshots, a default feature must not stop the run
         output.info(user_text("cli.not_audited", file=error.path, reason=error.reason))
         return None
     return log
@@ -201,7 +201,7 @@ def _audit(options: PermissionOptions, shell: Shell | None, output: CommandOutpu
 def _snapshots(workspace: Path, output: CommandOutput) -> WorkspaceSnapshots | None:
     try:
         return WorkspaceSnapshots(workspace)
-    except PureAgentLoopError as error:  # the run works without snapshots, only undo does not
+    except PureAgentLoopError as error:  # without snapshots the run works, but undo does not
         output.info(user_text("cli.no_undo", error=error_text(error)))
         return None
 
@@ -211,7 +211,7 @@ def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool
 
     Args:
         prompt: The prompt of the command line, used unchanged.
-        trusted: Texts of the folder, if trusted; else only the user's are used.
+        trusted: Texts in the folder, if they are trusted; otherwise only the user's texts are used.
     """
     if prompt is not None or is_tiny:
         return prompt
@@ -230,7 +230,7 @@ def rules_of(options: PermissionOptions) -> PermissionRules:
 
 
 def settled(options: PermissionOptions, request: PermissionRequest, toolset: RunToolset) -> Permission:
-    """Return what the options have come to decide about a call; ``ask`` if the user must be asked."""
+    """Return the decision of the current options about a call; ``ask`` if the user must be asked."""
     permission = suggest(options, request, ToolRegistry(toolset.tools), attended=True)
     is_plain = permission.updated_args is None and not permission.read_only
     return permission if is_plain else Permission("ask", request.reason)
@@ -239,7 +239,9 @@ def settled(options: PermissionOptions, request: PermissionRequest, toolset: Run
 def suggest(
     options: PermissionOptions, request: PermissionRequest, tools: ToolRegistry, *, attended: bool
 ) -> Permission:
-    """Return what the options decide about a recorded call. No rule answers a tool's own question.
+    """Return the decision of the options about a recorded call.
+
+    Rules never answer a question that a tool asks.
 
     Args:
         attended: True if the user can be asked.
@@ -248,25 +250,28 @@ def suggest(
         return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     details: Mapping[str, Any] = {}
-    if tool is None:  # a server's tool, unknown here: keep asking
+    if tool is None:  # a tool of a server, which is unknown here: still ask
         details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=attended)
         own = tool.judge(request.args, context)
-        if inspect.iscoroutine(own):  # an async judge needs the run: keep asking
+        if inspect.iscoroutine(own):  # an async decision function needs the run: still ask
             own.close()
             own = Permission("ask", request.reason)
         details = {"own": own, "judges": True}
     if tool is not None and tool.destructive:
         details = {**details, "asks": request.reason}
-    read_only = tool is None or tool.read_only  # plan mode denies no call of an unknown tool
+    read_only = tool is None or tool.read_only  # plan mode does not deny unknown tools
     return policy.suggest(request.tool, request.args, read_only=read_only, **details)
 
 
 def check_given_rules(
     typed: PermissionRules, options: ToolsetOptions, toolset: RunToolset, output: CommandOutput
 ) -> None:
-    """Reject typed rules that match no call. Rules of files only cause a notice: other runs use them too."""
+    """Reject typed rules that can match no call.
+
+    Rules in files only cause a notice, because other runs use them too.
+    """
     configured = rules_of(options)
     if not any((*typed.each(), *configured.each())):
         return

@@ -1,4 +1,4 @@
-"""Help and usage errors of `argparse` in the user's language, looked up by their English texts."""
+"""Help and usage errors of `argparse` in the user's language, translated by looking up the English texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXAMPLES = "examples:"
 
 
 class WrappedHelp(argparse.RawDescriptionHelpFormatter):
-    """Formatter of ``--help``, wrapped between words; texts before and after the options keep their lines."""
+    """Formatter of ``--help`` that wraps between words; texts around the options keep their lines."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrap_text(text, width).split("\n")
@@ -48,7 +48,7 @@ class TranslatedHelp(WrappedHelp):
 
 
 def help_text(text: str) -> str:
-    """Return a text of ``--help`` in the user's language, or unchanged if it has no translation."""
+    """Return a text of ``--help`` in the user's language, or unchanged if there is no translation."""
     if user_language() == LANGUAGES[0]:
         return text
     if text.startswith(_EXAMPLES):
@@ -56,7 +56,7 @@ def help_text(text: str) -> str:
     messages = table("help", user_language())
     if text in messages or not text.endswith("."):
         return messages.get(text, text)
-    summary = messages.get(f"{text[0].lower()}{text[1:-1]}")  # a summary as a sentence
+    summary = messages.get(f"{text[0].lower()}{text[1:-1]}")  # a summary, written as a sentence
     return text if summary is None else f"{summary}{user_text('cli.stop')}"
 
 

@@ -1,4 +1,4 @@
-"""Trust in the texts and settings of a folder: asked once per content, else ignored."""
+"""Trust in the texts and settings of a folder: the user is asked once per content."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pure_agent_loop.cli.settings.files import ConfigFile, read
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import one_line
 
-_MAX_SHOWN = 200_000  # bytes of a file
+_MAX_SHOWN = 200_000  # maximum bytes of a file
 
 
 def may_guide(
     workspace: Path, questions: TerminalQuestions | None, output: CommandOutput, *, trust_folder: bool
 ) -> Guidance | None:
-    """Return the instructions of a folder if trusted; ask at a terminal and remember a yes.
+    """Return the instructions in a folder if they are trusted; ask at a terminal, and store a yes.
 
     Args:
-        trust_folder: The option ``--trust-folder``, valid for this run.
+        trust_folder: The option ``--trust-folder``, which applies to this run.
     """
     guidance = guidance_of(workspace)
     if not guidance.names or trust_folder:
@@ -48,7 +48,7 @@ def _all(workspace: Path, guidance: Guidance) -> str:
 
 
 def settings_guidance(file: ConfigFile) -> Guidance:
-    """Return the trust record of a project's settings file, bound to its content."""
+    """Return the trust record of a project's settings file, valid only for the current content."""
     return _guidance_of(b"settings", file)
 
 
@@ -91,12 +91,12 @@ def _is_agreed(
     output: CommandOutput,
     more: Callable[[], str] | None = None,
 ) -> bool:
-    """Ask whether to trust something of a folder, unless answered before, and remember a yes.
+    """Ask whether to trust a part of a folder, unless that was answered before, and store a yes.
 
     Args:
         kind: Part of the message ids: ``texts``, ``settings`` or ``servers``.
-        lines: Returns what is trusted.
-        more: Returns the full text.
+        lines: Function that returns the lines to trust.
+        more: Function that returns the full text.
     """
     if is_trusted(guidance):
         return True

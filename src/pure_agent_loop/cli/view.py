@@ -14,7 +14,7 @@ from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.terminal import continues, is_plain, width_of, words_of, wrap_text
 
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
-_EXACT = (*_PIECES, EventType.FILE_CHANGE)  # a diff can be copied
+_EXACT = (*_PIECES, EventType.FILE_CHANGE)  # not wrapped, so that a diff can be copied
 _WORDS = (*_PIECES, EventType.THOUGHT, EventType.REASONING)
 
 
@@ -74,11 +74,11 @@ def is_question(event: Event) -> bool:
 class ProgressPrinter:
     """Shows events as they arrive.
 
-    A terminal shows answers piece by piece. A log or a pipe gets one block per event, without the final
-    answer, which goes to standard output.
+    On a terminal, answers appear piece by piece. A log or a pipe gets one block per event, without the final
+    answer, which is written to standard output.
 
     Args:
-        quiet: Show only errors.
+        quiet: True to show only errors.
     """
 
     def __init__(self, output: CommandOutput, *, quiet: bool = False) -> None:
@@ -86,14 +86,14 @@ class ProgressPrinter:
         self._quiet = quiet
         self._live = output.err_is_terminal
         self._renderer = _renderer(output, live=self._live)
-        self._held: Event | None = None  # a thought that may turn out to be the final answer
+        self._held: Event | None = None  # a text that may turn out to be the final answer
         self._answer, self._step = list[str](), 0
         self._below_results = False
         self._wrap = StreamWrapper(output.error_columns) if self._live else None
 
     @property
     def shown_answer(self) -> str:
-        """The last answer if the terminal has already shown it; else empty."""
+        """The last answer if the terminal has already shown it, else an empty string."""
         return (
             "".join(self._answer) if self._live and not self._quiet and self._output.out_is_terminal else ""
         )
@@ -119,7 +119,7 @@ class ProgressPrinter:
             self._answer = [event.content]
 
     def _release(self, event: Event) -> None:
-        """Show a held text that turns out not to be the final answer."""
+        """Show a held-back text that turns out not to be the final answer."""
         held, ends = self._held, (EventType.STEP_END, EventType.LOOP_END)
         if held is not None and event.type not in ends:
             self._held = None
@@ -139,7 +139,7 @@ class ProgressPrinter:
 
 
 class StreamWrapper:
-    """Wraps a text that comes in pieces between words; lines of code stay whole.
+    """Wraps a text that arrives in pieces, between words; lines of code are not wrapped.
 
     Args:
         width: Columns.
@@ -147,12 +147,12 @@ class StreamWrapper:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._word, self._blanks = list[str](), list[str]()  # held: more text may continue or drop them
-        self._column, self._first = 0, ""  # width of the line so far, and its first word
+        self._word, self._blanks = list[str](), list[str]()  # more text may continue or drop them
+        self._column, self._first = 0, ""  # width of the current line, and its first word
         self._in_code = self._plain = False
 
     def feed(self, piece: str) -> str:
-        """Add a piece; return what cannot change any more: all but the last word."""
+        """Add a piece; return the text that is final: all except the last word."""
         first, *lines = piece.split("\n")
         out = self._add(first)
         for line in lines:
@@ -164,7 +164,7 @@ class StreamWrapper:
         return out
 
     def close(self) -> str:
-        """End the text; return its rest."""
+        """End the text; return the rest."""
         out = self._end_word() + "".join(self._blanks)
         self._begin_line()
         self._in_code = False
@@ -174,7 +174,7 @@ class StreamWrapper:
         self._word, self._blanks, self._column, self._first = [], [], 0, ""
 
     def _add(self, text: str) -> str:
-        """Add a part of a line; return its finished words, broken where the line is too wide."""
+        """Add a part of a line; return the finished words, wrapped if the line is too wide."""
         if self._word and text and continues(self._word[-1], text, plain=self._plain):
             self._word.append(text)
             self._plain = self._plain and is_plain(text)
@@ -191,7 +191,7 @@ class StreamWrapper:
         return out
 
     def _end_word(self) -> str:
-        """Return the held word with the blanks before it, or on a new line."""
+        """Return the held-back word, after the blanks before it or on a new line."""
         word, self._word = "".join(self._word), []
         if not word:
             return ""

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 NEWEST = 3
 MAX_TO_PICK, MAX_TITLE = 20, 60
-FOLDER = "folder"  # type of the record with the folder of a session
+FOLDER = "folder"  # type of the record that contains a session's folder
 MAX_PREVIEWED = 6
-_PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # marks by kind of entry
+_PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # marks, by kind of entry
 
 
 class SessionTarget:
@@ -50,12 +50,12 @@ class SessionTarget:
 
     Args:
         session_id: The session; None to record nothing.
-        store: The store of the session; None for the default one.
-        engine: The engine of that database, if any.
+        store: The store of the session; None for the default store.
+        engine: The engine of the database, if there is one.
         folder: The folder of a new session; None to record no folder.
         database: The URL of ``--database``.
-        named: The user named the session; if not, the run continues even if it cannot be recorded.
-        is_last: ``--continue`` will find the session.
+        named: True if the user named the session; otherwise, the run continues even if it cannot be recorded.
+        is_last: True if ``--continue`` will find the session.
     """
 
     def __init__(
@@ -90,7 +90,10 @@ class SessionTarget:
         inbox: Inbox | None = None,
         media: Sequence[MediaItem] = (),
     ) -> Run:
-        """Prepare a run in the session, with pending notices. Unrecorded runs continue the previous one."""
+        """Prepare a run in the session, with pending notices.
+
+        A run that is not recorded continues the previous run.
+        """
         inbox = inbox or Inbox()
         try:
             self._note_folder()
@@ -246,7 +249,7 @@ def last_of(store: SessionStore, folder: Path | None) -> str:
 
 
 def in_folder(store: SessionStore, folder: Path | None) -> Iterator[SessionInfo]:
-    """Yield the sessions of a folder (all if None), most recently used first."""
+    """Yield the sessions of a folder (None for all folders), most recently used first."""
     for info in store.list():
         if folder is None or folder_of(store, info.id) == str(folder):
             yield info
@@ -264,7 +267,7 @@ def title_of(store: SessionStore, session_id: str) -> str:
 
 
 def preview(store: SessionStore, session_id: str) -> list[str]:
-    """Return the last entries of a session, one line each."""
+    """Return the last entries of a session, one line per entry."""
     story = story_of(store, session_id)
     shown = [entry for entry in story.entries if entry.kind in _PREVIEWED][-MAX_PREVIEWED:]
     lines = [" ".join(filter(None, (_PREVIEWED[entry.kind], entry.tool, entry.text))) for entry in shown]
@@ -272,7 +275,7 @@ def preview(store: SessionStore, session_id: str) -> list[str]:
 
 
 def story_of(store: SessionStore, session_id: str) -> Story:
-    """Return the story of a session; the title is the error if it cannot be read."""
+    """Return the story of a session; if the session cannot be read, the title is the error."""
     from pure_agent_loop.sessions.story import Story, read_story
 
     try:
@@ -282,7 +285,7 @@ def story_of(store: SessionStore, session_id: str) -> Story:
 
 
 def numbered(text: str, ids: Sequence[str]) -> str | None:
-    """Return the id at a number, with or without a trailing ``?``; None for other text."""
+    """Return the session id for a listed number, with or without a trailing ``?``; None for other text."""
     number = text.removesuffix("?")
     return ids[int(number) - 1] if number.isdecimal() and 1 <= int(number) <= len(ids) else None
 

@@ -37,6 +37,6 @@ class Chain:
             await compactor.compact(state)
 
     async def force(self, state: QueryState) -> None:
-        """Force each compactor in turn, regardless of the history's length."""
+        """Apply each compactor in turn, regardless of the history's length."""
         for compactor in self.compactors:
             await compact_now(compactor, state)

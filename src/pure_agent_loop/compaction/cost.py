@@ -1,12 +1,14 @@
-"""Cost of a compaction: what rewriting the prompt prefix costs, against what a shorter prompt saves. Pure.
+"""Cost of a compaction: what rewriting the prompt prefix costs, against what a shorter prompt saves.
 
-Both are in tokens at the price of a plain input token:
+The functions here are pure.
 
-    cost   = tokens after the cut x (write - read)     they are written to the cache again, not read
-    saving = tokens removed x read x requests          each request until the history is full again reads less
+Costs and savings are counted in tokens at the price of an uncached input token:
 
-Requests are expected until the history has grown to the limit again at its average pace, and at most as many
-further ones as it has had so far.
+    cost   = tokens after the cut x (write - read)     these tokens are written to the cache again
+    saving = tokens removed x read x requests          each expected request reads fewer tokens
+
+The expected requests are those until the history, growing at its average pace, reaches the limit again; there
+are at most as many of them as there were so far, plus the next one.
 """
 
 from __future__ import annotations
@@ -17,20 +19,20 @@ from typing import NamedTuple
 from pure_agent_loop.budget import Price
 from pure_agent_loop.llm.values import TokenUsage
 
-# A cached token costs 0.1 of a plain one at Anthropic, at Alibaba for marked prompts, at OpenAI for GPT-5; a
-# written one 1.25 at Anthropic (5 minutes) and Alibaba, elsewhere 1. Sources:
-# https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching, https://openai.com/api/pricing,
-# https://www.alibabacloud.com/help/en/model-studio/context-cache
+# Relative to an uncached token, a cached token costs 0.1 at Anthropic, at Alibaba (marked prompts) and at
+# OpenAI (GPT-5); a token written to the cache costs 1.25 at Anthropic (5 minutes) and Alibaba, elsewhere 1.
+# Sources: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching,
+# https://openai.com/api/pricing, https://www.alibabacloud.com/help/en/model-studio/context-cache
 CACHED_PRICE, WRITE_PRICE = 0.1, 1.25
-MAX_CUTS = 100  # places that are compared, so that a long history costs no square of its length
+MAX_CUTS = 100  # cuts to compare, so that the time for a long history is not quadratic
 
 
 class Rates(NamedTuple):
-    """Prices of a token, as shares of the price of a plain input token.
+    """Prices of a token, as shares of the price of an uncached input token.
 
     Args:
         read: Price of a token read from the cache.
-        write: Price of a token written to it.
+        write: Price of a token written to the cache.
     """
 
     read: float = CACHED_PRICE
@@ -44,7 +46,7 @@ class Cut(NamedTuple):
         start: Index of the first message that changes.
         cost: Tokens that rewriting costs.
         saving: Tokens that the expected requests save.
-        requests: Expected requests until the history is full again, the next one included.
+        requests: Expected requests until the history is full again, including the next one.
     """
 
     start: int
@@ -54,7 +56,7 @@ class Cut(NamedTuple):
 
 
 def rates_of(usage: TokenUsage, price: Price | None) -> Rates:
-    """Return the rates of a run: the model's price if it is known, else what its reports suggest."""
+    """Return the rates of a run: from the model's price if known, else estimated from usage reports."""
     read = CACHED_PRICE
     if price is not None and price.cached is not None and price.input > 0:
         read = price.cached / price.input
@@ -62,11 +64,11 @@ def rates_of(usage: TokenUsage, price: Price | None) -> Rates:
 
 
 def cut_at(start: int, old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut:
-    """Return what it costs and saves to replace a history from a message on.
+    """Return the cost and the saving of replacing a history from a message on.
 
     Args:
         old: Tokens of each message of the history.
-        new: Tokens of each message of the shorter one; the first `start` are those of `old`.
+        new: Tokens of each message of the shorter history; the first `start` numbers are those of `old`.
         limit: Tokens that the messages may have.
         rounds: Requests so far.
     """
@@ -82,15 +84,15 @@ def _requests(room: float, before: int, rounds: int) -> float:
 
 
 def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut | None:
-    """Return the best place from which to replace messages by their shorter forms; None if none is worth it.
+    """Return the best index from which to replace messages by shorter forms; None if no cut pays off.
 
-    It is called for a history that is too long, so something has to be cut. Of the cuts that fit and whose
-    cost per request is at most that of a summary, the one that saves most per request above its cost. If
-    there is none, all is replaced where that does not fit, as a later rung then rewrites the history anyway.
+    The function is called for a history that is too long, so some cut is needed. Of the cuts that fit and
+    cost at most as much per request as a summary, the one with the highest net saving per request is chosen.
+    If no cut fits, all messages are replaced, because a later rung rewrites the history anyway.
 
     Args:
         old: Tokens of each message.
-        new: Tokens of the shorter form of each.
+        new: Tokens of the shorter form of each message.
         limit: Tokens that the messages may have.
         rounds: Requests so far.
     """
@@ -108,6 +110,6 @@ def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, 
 
 
 def summary_cost(limit: int, before: int, rounds: int, rates: Rates) -> float:
-    """Return what a summary costs per request: it reads the history once more, and leaves half of it."""
+    """Return the cost of a summary per request: the history is read once more, and half of it remains."""
     cost = limit + limit / 2 * max(0.0, rates.write - rates.read)
     return cost / _requests(limit / 2, before, rounds)

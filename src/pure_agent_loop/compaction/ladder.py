@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
-WORTH_ASKING = 1_000  # tokens: a shorter history fits into any window, so the window is not looked up
-FORCED_SHARE = 0.5  # share of a rejected request
+WORTH_ASKING = 1_000  # tokens; a shorter history fits any window, so no window lookup is needed
+FORCED_SHARE = 0.5  # share of a rejected request's tokens
 TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
 SPOKEN_SHARE = 0.15  # share of the room for older messages of the user, which are kept verbatim
 SUMMARY_SHARE = 0.2  # share of the room for the summary
@@ -39,10 +39,10 @@ class Ladder:
 
     Args:
         share: Share of the window above which a request is shortened.
-        unknown_window_tokens: The same limit in tokens, for an unknown window.
-        keep_tool_tokens: Tokens of the newest tool results to keep complete; in a small window at most half
-            of what fits.
-        summarise: Let the model write a summary.
+        unknown_window_tokens: Limit in tokens if the window is unknown.
+        keep_tool_tokens: Tokens of the newest tool results to keep complete; in a small window, at most half
+            of the room.
+        summarise: True to let the model write a summary.
 
     Raises:
         ConfigError: A number is invalid.
@@ -64,7 +64,7 @@ class Ladder:
         return LadderRun(self, kit)
 
     async def compact(self, state: QueryState) -> None:  # noqa: ARG002 - the protocol's shape
-        """Raise ConfigError: a kit is required.
+        """Raise ConfigError, because a kit is required.
 
         Raises:
             ConfigError: Always; a run uses the compactor that `with_kit` returns.
@@ -79,7 +79,7 @@ class LadderRun:
         self._settings = settings
         self._kit = kit
         self._asked_for_window = False
-        self._ceiling = math.inf  # tokens that a server has rejected
+        self._ceiling = math.inf  # number of tokens that a server has rejected
         self._summariser: Summariser | None = None
 
     async def compact(self, state: QueryState) -> None:
@@ -149,7 +149,7 @@ class LadderRun:
 
         kept_units, old, tail = divide(units_of(state.messages), room)
         tokens = max(MIN_SUMMARY, int(SUMMARY_SHARE * room))
-        if estimate(joined(old)) <= 2 * tokens:  # a summary would not be much shorter
+        if estimate(joined(old)) <= 2 * tokens:  # a summary would not be much shorter than the messages
             return None
         summariser = self._summariser = self._summariser or Summariser(state, self._kit, "compact")
         try:
@@ -165,7 +165,7 @@ class LadderRun:
 def divide(
     units: Sequence[MessageGroup], room: int
 ) -> tuple[list[MessageGroup], list[MessageGroup], list[MessageGroup]]:
-    """Split the history into what stays before a summary, what it replaces, and what follows."""
+    """Split the history into the part before a summary, the part that it replaces, and the rest."""
     begin, left = len(units) - 1, TAIL_SHARE * room - (units[-1].tokens if units else 0)
     while begin > 0 and left >= units[begin - 1].tokens:
         begin -= 1
@@ -178,7 +178,7 @@ def divide(
 
 
 def _spoken(units: Sequence[MessageGroup], tokens: float) -> set[int]:
-    """Return the user messages to keep verbatim: the first, then the newest that fit."""
+    """Return the user messages to keep verbatim: the first one, then the newest ones that fit."""
     spoken = [index for index, unit in enumerate(units) if unit.spoken and not unit.fixed]
     kept: set[int] = set()
     for index in [*spoken[:1], *reversed(spoken[1:])]:

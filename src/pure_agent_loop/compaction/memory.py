@@ -42,7 +42,7 @@ class MemoryOverflow:
     Args:
         workspace: A `Workspace`, or a folder.
         max_history: Maximum number of messages.
-        keep: Number of messages afterwards; None for half of `max_history`.
+        keep: Number of messages that remain; None for half of `max_history`.
 
     Raises:
         ConfigError: A number is invalid.
@@ -67,7 +67,7 @@ class MemoryOverflow:
         return _MemoryRun(self, kit)
 
     async def compact(self, state: QueryState) -> None:  # noqa: ARG002 - the protocol's shape
-        """Raise ConfigError: a kit is required.
+        """Raise ConfigError, because a kit is required.
 
         Raises:
             ConfigError: Always; a run uses the compactor that `with_kit` returns.
@@ -91,19 +91,19 @@ class _MemoryRun:
         when = datetime.fromtimestamp(self._kit.clock.now(), timezone.utc)
         section = f"## {when:%Y-%m-%d %H:%M} UTC\n\n{text}\n"
 
-        async def write() -> None:  # may wait for another writer, so it runs in a thread
+        async def write() -> None:  # runs in a thread, because it may wait for another writer
             await in_thread(partial(append_section, settings.file, section))
 
         try:
             await self._kit.journal.effect(f"{state.step}:memory:write", write)
-        except OSError as error:  # keep messages that were not written
+        except OSError as error:  # keep the messages, because they were not written
             message = f"{settings.file} cannot be written: {error.strerror or safe_str(error)}"
             await self._kit.emit(Event.notice(state.step, message))
             return
         await self._replace(old, left, text, state)
 
     async def force(self, state: QueryState) -> None:
-        """Do nothing: the message count is unrelated to a rejected request."""
+        """Do nothing, because the message count is unrelated to a rejected request."""
 
     async def _short(self, old: list[HistoryMessage], state: QueryState) -> str:
         summariser = Summariser(state, self._kit, "memory")
@@ -127,7 +127,7 @@ class _MemoryRun:
 
 
 def _oldest(messages: list[HistoryMessage], keep: int) -> tuple[list[HistoryMessage], list[HistoryMessage]]:
-    """Split off the oldest complete rounds; the rest has `keep` messages including the new notice."""
+    """Split off the oldest complete rounds; `keep` messages remain, including the new notice."""
     units, count = units_of(messages), len(messages) + 1
     removed: set[int] = set()
     for index, unit in enumerate(units[:-1]):

@@ -18,7 +18,7 @@ from pure_agent_loop.prompts import Prompts
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 
-_LONGEST = 500  # longer values are contents, not names
+_LONGEST = 500  # longer values are content, not names
 _URL = r"https?://[^\s\"'<>|]+"
 _PATH = r"(?:[A-Za-z]:)?[~.]{0,2}[/\\]?[\w.@+-]+(?:[/\\][\w.@+-]+)+"
 _FILE = r"[\w+-][\w.+-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b"
@@ -47,10 +47,10 @@ def _strings(value: object) -> Iterable[str]:
 
 @dataclass(slots=True)
 class HistoryFacts:
-    """Facts of a part of the history, in order, without duplicates.
+    """Facts from a part of the history, in order, without duplicates.
 
     Args:
-        calls: A line per call: the call, and the start of its result.
+        calls: One line per call: the call and the start of the result.
     """
 
     files: dict[str, None] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class HistoryFacts:
     calls: list[str] = field(default_factory=list)
 
     def write(self, tokens: int, prompts: Prompts) -> str:
-        """Return the record as text; if not all calls fit, the first and last ones."""
+        """Return the record as text; if not all calls fit, only the first and last ones."""
         files = _ends(list(self.files), tokens // 2)
         parts = [
             f"{prompts.summary_files} {', '.join(files)}" if files else "",
@@ -72,7 +72,7 @@ class HistoryFacts:
 
 
 def collect(messages: Sequence[HistoryMessage], prompts: Prompts) -> HistoryFacts:
-    """Return the record of messages, including that of an earlier summary."""
+    """Return the record of messages, including the record of an earlier summary."""
     record, calls = HistoryFacts(), calls_in(messages)
     for message in messages:
         text = content_text(message)
@@ -94,7 +94,7 @@ def _line(call: CompletedCall, text: str, prompts: Prompts) -> str:
 
 
 def _ends(lines: list[str], tokens: int) -> list[str]:
-    """Return the lines that fit; a third of the room is for the oldest, which are rarely repeated."""
+    """Return the lines that fit; a third of the room is for the oldest lines, which are rarely repeated."""
     sizes = [estimate_tokens(line) + 1 for line in lines]
     if sum(sizes) <= tokens:
         return lines
@@ -113,7 +113,7 @@ def _names_in(texts: Iterable[str]) -> list[str]:
 
 
 def _began(text: str, prompts: Prompts) -> str:
-    """Return the start of a result, even if only its record is left."""
+    """Return the start of a result, also if only a record of the result is left."""
     if not text.startswith(prompts.pruned_result.partition("{")[0]):
         return text
     before = prompts.pruned_result.partition("{how}")[2].partition("{title}")[0]

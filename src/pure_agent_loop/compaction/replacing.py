@@ -27,11 +27,11 @@ async def take_over(
     """Replace the history by a shorter one.
 
     Args:
-        limit: Tokens that the request may have; the current ones if 0.
-        chooses: Whether only the end of the history may be replaced, from where that costs least.
+        limit: Maximum tokens of the request; 0 for the current number.
+        chooses: True to replace only the end of the history, from the cheapest message on.
 
     Returns:
-        False if it would not be shorter, or not worth its cost; the history is then unchanged.
+        False if the new history would not be shorter or not worth the cost; the history is then unchanged.
     """
     fixed, before = fixed_tokens(state, kit), measure(state, kit).tokens
     sizes, new_sizes = [*map(estimate_message, state.messages)], [*map(estimate_message, messages)]
@@ -50,7 +50,7 @@ async def take_over(
         start = next((at for at, (was, now) in pairs if was != now), min(len(sizes), len(new_sizes)))
         cut = cut_at(start, sizes, new_sizes, room, rounds, rates)
     new = fixed + sum(new_sizes)
-    after = before * new // max(1, old)  # scale the server's count by the estimates; never mix the two
+    after = before * new // max(1, old)  # scale the server's count by the estimates
     if new >= old or after >= before:
         return False
     counts = (len(state.messages), len(messages))

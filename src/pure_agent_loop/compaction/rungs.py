@@ -32,15 +32,15 @@ Keep = Callable[
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = CompletedCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
-TRIM_TO = 0.7  # share of the room, so that the next step need not trim again
+TRIM_TO = 0.7  # share of the room, so that the next step does not need to trim again
 RECORD_SHARE = 0.1  # share of the room for the record of calls in the notice
-BIG_SHARE = 0.1  # share of the room: longer messages of the user are trimmed like any other
+BIG_SHARE = 0.1  # share of the room; longer user messages are trimmed like other messages
 
 
 def prune(
     messages: Sequence[HistoryMessage], keep_tokens: int, keep: Keep, prompts: Prompts
 ) -> list[HistoryMessage]:
-    """Reduce old results to a record: the call, the sizes, the first line.
+    """Reduce old results to a record with the call, the sizes and the first line.
 
     Args:
         keep_tokens: Tokens of the newest results to keep complete; the last round is always kept.
@@ -117,7 +117,7 @@ def _by_worth(units: list[MessageGroup], max_kept: float, prompts: Prompts) -> l
         unit = units[index]
         return (unit.spoken and unit.tokens <= max_kept) or is_summary(unit.messages[0], prompts)
 
-    return sorted(free, key=worth)  # stable: the oldest first among equals
+    return sorted(free, key=worth)  # `sorted` is stable: of equal units, the oldest comes first
 
 
 def _with_notice(

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class MessageGroup(NamedTuple):
-    """Messages kept or removed together: calls with their results, or one message.
+    """Messages that are kept or removed together: calls with their results, or a single message.
 
     Args:
         tokens: Estimated tokens.
-        fixed: Must not change: the leading system message, the user's newest message.
-        spoken: Written by the user, not by the framework.
+        fixed: True for messages that must not change: the leading system message and the user's newest
+            message.
+        spoken: True for messages written by the user, not by the framework.
     """
 
     messages: list[HistoryMessage]
@@ -59,7 +60,7 @@ def estimate(messages: Iterable[HistoryMessage]) -> int:
 
 
 def is_spoken(message: HistoryMessage) -> bool:
-    """True for a message of the user, False for a notice in that role."""
+    """True for a message of the user, False for a notice with the role ``user``."""
     return message["role"] == "user" and not message.get(META, {}).get("synthetic", False)
 
 
@@ -96,7 +97,7 @@ def calls_in(messages: Iterable[HistoryMessage]) -> dict[str, CompletedCall]:
 
 
 def content_text(message: HistoryMessage) -> str:
-    """Return the text of a message; empty for none."""
+    """Return the text of a message; empty if it has none."""
     return text_of(message.get("content") or "")
 
 

@@ -39,9 +39,9 @@ class Summariser:
     """Write summaries with the model of a run.
 
     Args:
-        state: Counts the tokens.
-        kit: Model, journal and texts.
-        name: Part of the journal's keys, between the step and a number.
+        state: State of the run, which counts the tokens.
+        kit: Kit with the model, the journal and the texts.
+        name: Name in the journal's keys, between the step and a number.
     """
 
     def __init__(self, state: QueryState, kit: Kit, name: str) -> None:
@@ -51,7 +51,7 @@ class Summariser:
         self._step, self._asked = state.step, 0
 
     async def summarise(self, messages: Sequence[HistoryMessage], window: int, tokens: int) -> str:
-        """Return a summary by the model, followed by a record of the calls.
+        """Return a summary written by the model, followed by a record of the calls.
 
         Raises:
             LLMError: A request failed, or returned no text.
@@ -62,7 +62,7 @@ class Summariser:
         return "\n\n".join([*texts, self.record(messages, tokens)]).strip()
 
     def record(self, messages: Sequence[HistoryMessage], tokens: int) -> str:
-        """Return the record collected without the model."""
+        """Return a record that is collected without the model."""
         return collect(messages, self._kit.prompts).write(int(_COLLECTED_SHARE * tokens), self._kit.prompts)
 
     async def _ask(self, text: str, tokens: int, window: int) -> str:
@@ -88,7 +88,7 @@ class Summariser:
 
     def _options(self, tokens: int, window: int) -> dict[str, Any]:
         options = {k: v for k, v in self._kit.options.items() if k not in _OF_TOOLS}
-        if window < SMALL_WINDOW:  # a small model may never stop; a large one may need tokens to reason
+        if window < SMALL_WINDOW:  # stops endless output; a large model may need tokens to reason
             options["max_tokens"] = max(MIN_TOKENS, 2 * tokens)
         return options
 
@@ -100,7 +100,7 @@ class Summariser:
 
 
 class SummaryAttempts(Attempts):
-    """Attempts to get a summary, which is not shown."""
+    """Attempts to get a summary; the text is not shown to the user."""
 
     def prompt_tokens(self) -> int:
         """Estimate the tokens of the request."""
@@ -116,7 +116,7 @@ class SummaryAttempts(Attempts):
         return estimate_usage(self.request.messages, response)
 
     async def show(self, delta: Delta) -> None:
-        """Show nothing: a summary is not part of the answer."""
+        """Show nothing, because a summary is not part of the answer."""
 
     async def run(self) -> LLMResponse:
         """Return the summary. See `Attempts.run`."""
@@ -143,13 +143,13 @@ def pieces_of(messages: Sequence[HistoryMessage], tokens: int, kit: Kit) -> list
     lines = [line for message in messages for line in _lines(message, calls, folder)]
     total = sum(estimate_tokens(line.text) for line in lines)
     chars = sum(len(line.text) for line in lines)
-    room = tokens * max(1.0, chars) / max(1, total)  # in characters, of text like this
+    room = tokens * max(1.0, chars) / max(1, total)  # in characters of this text
     longest = max((len(line.text) for line in lines), default=0)
     limit, max_chars = min(longest, room / 2), 0.8 * MAX_PIECES * room
     while limit > _MIN_CHARS and sum(min(len(line.text), limit) for line in lines) > max_chars:
         limit *= 0.7
     pieces = _packed([line.written(limit) for line in lines], tokens)
-    if len(pieces) > MAX_PIECES:  # many short messages: keep the beginning and the end
+    if len(pieces) > MAX_PIECES:  # for many short messages, keep the beginning and the end
         half = MAX_PIECES // 2
         return [*pieces[:half], *pieces[-half:]]
     return pieces

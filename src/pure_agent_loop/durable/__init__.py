@@ -8,13 +8,13 @@
     attempt       one attempt of a run, and the guard of its session
     liveness      detection of dead workers
     worker        a process that executes runs
-    deletion delete runs and sessions with all their data
+    deletion      delete runs and sessions with all their data
     health        liveness, readiness and metrics of a worker over HTTP
-    engine a client that can also execute runs
-    schedules/    runs at set times
+    engine        a client that can also execute runs
+    schedules/    runs at scheduled times
 
 DBOS provides queues, limits, ownership and states. The session's journal ensures that a finished effect is
-not repeated. docs/durable.md describes the consequences.
+not repeated. See docs/durable.md for the details.
 """
 
 from __future__ import annotations

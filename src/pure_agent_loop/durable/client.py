@@ -306,7 +306,7 @@ class Handle:
         Args:
             call_id: Id of the call.
             verdict: ``allow``, ``deny``, or a `Permission` with details.
-            by: Author of the answer, for the record; None for this account.
+            by: Author of the answer, to be recorded; None for the account of this process.
 
         Raises:
             AlreadyAnsweredError: The call already has an answer; the error holds the answer, its author and
@@ -329,7 +329,7 @@ class Handle:
             call_id: Id of the call.
             result: A text, or a value with a JSON form.
             is_error: True if the call failed; `result` is then the error.
-            by: Author of the result, for the record; None for this account.
+            by: Author of the result, to be recorded; None for the account of this process.
 
         Raises:
             AlreadyAnsweredError: The call already has a result.

@@ -181,7 +181,7 @@ class Engine(Client):
         async def main() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
-                with contextlib.suppress(NotImplementedError, ValueError):  # not on Windows, or in a thread
+                with contextlib.suppress(NotImplementedError, ValueError):  # main thread only; not on Windows
                     loop.add_signal_handler(number, on_signal, number)
             await self.work(ready)
 

@@ -76,7 +76,7 @@ class TaskInfo:
         agent: Name of the agent.
         task: Task of the run.
         status: One of `TASK_STATES`.
-        stop_reason: Why the run ended or waits; empty before.
+        stop_reason: Why the run ended or waits; empty if it does neither.
         content: The answer, if there is one.
         error: The error, if there is one.
         session_id: Session of the run.

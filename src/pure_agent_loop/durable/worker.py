@@ -312,7 +312,7 @@ class Worker:
             await asyncio.sleep(0.02)
 
     def _sweep(self, liveness: Liveness) -> None:
-        """Run the sweeps in a separate thread: a tool that blocks the event loop must not look like death."""
+        """Run the sweeps in a thread, so that a tool which blocks the event loop cannot delay them."""
         while not self._stop_sweeping.wait(SWEEP_SECONDS):
             try:
                 if liveness.beat():

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-# Lazy: most runs only look for a running server.
+# Loaded lazily, because most runs only look for a running server.
 _LATER = {
     "Listed": "engine.models",
     "check_engine": "engine.joining",

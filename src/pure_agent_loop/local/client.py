@@ -17,8 +17,8 @@ TINY_PARAMETERS = 300_000_000
 # After a streamed response the engine closes the connection without announcing it; reusing it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
 EMBEDDED = Profile("Embedded model", likelihoods=True, takes=())
-# A model that repeats itself endlessly does so from the start: useful answers end within this number of
-# tokens.
+# Useful answers end within this number of tokens; a longer one is usually a model that repeats itself
+# endlessly.
 TINY = replace(EMBEDDED, tool_mode="json", able=False, max_output=120)
 
 
@@ -26,12 +26,12 @@ class EmbeddedClient(OpenAIClient):
     """Client of a model in a server process on this machine.
 
     Args:
-        lease: Keeps the server running; released by `aclose`, and at the end of the process.
+        lease: Lease that keeps the server running; released by `aclose`, and at the end of the process.
         name: Name of the model.
         context_window: Context window of the server, in tokens.
     """
 
-    price = Price(0.0, 0.0)  # no provider bills for it
+    price = Price(0.0, 0.0)  # free of charge
 
     def __init__(self, lease: Lease, name: str, context_window: int) -> None:
         state = lease.state
@@ -57,11 +57,11 @@ def open_local(
 ) -> EmbeddedClient:
     """Return a client for a model on this machine; fetch its file if missing, and start or join its server.
 
-    Blocks until the model is loaded; call it outside the event loop, or in a thread.
+    The call blocks until the model is loaded, so make it outside the event loop or in a thread.
 
     Args:
         model: A name of the table in `models`, the path of a ``.gguf`` file, or None for the default.
-        on_progress: Called with short progress messages.
+        on_progress: Function called with short progress messages.
         settings: Start settings of the server.
 
     Returns:
@@ -83,7 +83,7 @@ def open_local(
 def join_model(
     model: str | None = None, on_progress: Progress = quiet, settings: StartSettings | None = None
 ) -> tuple[Lease, Path]:
-    """Fetch the file of a model if missing, and start or join its server; see `open_local`.
+    """Fetch a model's file if missing, and start or join the server for it; see `open_local`.
 
     Returns:
         The lease of the server, which the caller releases, and the file.
@@ -92,6 +92,6 @@ def join_model(
     if models.is_path(source):
         path = models.resolve(source)
     else:
-        check_engine()  # before its model is downloaded
+        check_engine()  # before the model is downloaded
         path = models.pull_model(source, on_progress)
     return join_server(path, on_progress, settings), path

@@ -21,7 +21,7 @@ def instrument(*, content: bool = False) -> None:
     """Trace all runs of this process that start from now on. A second call changes `content`.
 
     Args:
-        content: Also record messages, arguments and results. Known secrets are redacted.
+        content: True to also record messages, arguments and results. Known secrets are redacted.
 
     Raises:
         MissingExtraError: The extra ``[otel]`` is not installed.

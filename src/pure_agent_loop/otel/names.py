@@ -1,7 +1,7 @@
 """Names of spans, attributes and metrics: OpenTelemetry's GenAI semantic conventions.
 
-The names come from v0.1.0 of ``open-telemetry/semantic-conventions-genai``. Their status is "Development", so
-this module is the only place that contains them.
+The names come from v0.1.0 of ``open-telemetry/semantic-conventions-genai``. The status of the names is
+"Development", so only this module contains them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROVIDER = "gen_ai.provider.name"
 AGENT = "gen_ai.agent.name"
 CONVERSATION = "gen_ai.conversation.id"
 REQUEST_MODEL = "gen_ai.request.model"
-RESPONSE_MODEL = "gen_ai.response.model"  # of a client of several models
+RESPONSE_MODEL = "gen_ai.response.model"  # may differ if a client uses several models
 STREAM = "gen_ai.request.stream"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
@@ -26,7 +26,7 @@ OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
 REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
-MODALITY, UNKNOWN = "gen_ai.token.modality", "unknown"  # servers do not report the modality
+MODALITY, UNKNOWN = "gen_ai.token.modality", "unknown"  # servers report no modality
 TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 TOOL_TYPE = "gen_ai.tool.type"
@@ -47,22 +47,22 @@ INSTRUCTIONS = "gen_ai.system_instructions"
 INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messages"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 # -- custom attributes of chat and agent spans, and a custom event -----------------------------------------
-COST = "pure_agent_loop.usage.cost"  # where it is known
-CACHE_MISSED_TOKENS = "pure_agent_loop.usage.cache_missed.input_tokens"  # no semantic convention
+COST = "pure_agent_loop.usage.cost"  # set if the cost is known
+CACHE_MISSED_TOKENS = "pure_agent_loop.usage.cache_missed.input_tokens"  # not in the semantic conventions
 RETRY, RETRY_ATTEMPT = "retry", "pure_agent_loop.retry.attempt"
 _SECONDS = tuple(0.01 * 2**n for n in range(14))
 _LONG = tuple(0.1 * 2**n for n in range(13))
 _TOKENS = tuple(float(4**n) for n in range(14))
 _CALLS = tuple(float(2**n) for n in range(8))
 _CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
-OPENAI = "openai"  # the protocol, if the provider is unknown
+OPENAI = "openai"  # the protocol's name, used if the provider is unknown
 # Providers by a part of the server's host name.
 PROVIDERS = {
     "openai.azure.com": "azure.ai.openai",
     "anthropic.com": "anthropic",
     "bedrock-runtime": "aws.bedrock",
     "deepseek.com": "deepseek",
-    "aiplatform": "gcp.vertex_ai",  # its names end like the next one's
+    "aiplatform": "gcp.vertex_ai",  # first, as its host names end like the next
     "googleapis.com": "gcp.gemini",
     "groq.com": "groq",
     "mistral.ai": "mistral_ai",

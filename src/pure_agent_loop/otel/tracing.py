@@ -1,8 +1,8 @@
 """Spans and metrics of runs, requests and calls.
 
-The span of a run surrounds its loop; those of requests and calls surround the effects of the journal. So
-effects read from records get no span, and no generator holds a span open. OpenTelemetry's context gives the
-parent span, also in threads and subagents of a call.
+The span of a run surrounds the loop; spans of requests and calls surround the effects of the journal. Effects
+read from records therefore get no span, and no span stays open in a generator. OpenTelemetry's context gives
+the parent span, also in threads and subagents of a call.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ T = TypeVar("T")
 RunLoop = Callable[[QueryState, Kit], Awaitable[None]]
 _CONTEXT = TraceContextTextMapPropagator()
 _DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
-_TRACED = ("model", "summary", "memory", "tool")  # effects with a span, by key
+_TRACED = ("model", "summary", "memory", "tool")  # effects that get a span, by key
 _WRITES = ":write"  # effects with this key suffix get no span
 
 
 def is_on() -> bool:
-    """Return whether a provider is configured. The API's default providers do nothing."""
+    """Return True if a provider is configured. The API's default providers do nothing."""
     providers = (trace.get_tracer_provider(), "trace"), (metrics.get_meter_provider(), "metrics")
     return any(
         not type(provider).__module__.startswith(f"opentelemetry.{name}") for provider, name in providers
@@ -54,7 +54,7 @@ class Tracing:
     """The tracer of runs; see `runs.tracing`.
 
     Args:
-        content: Whether to record messages, arguments and results.
+        content: True to record messages, arguments and results.
     """
 
     def __init__(self, *, content: bool) -> None:
@@ -104,7 +104,7 @@ def parent_of(metadata: Mapping[str, Any]) -> context.Context | None:
 
 
 class _TracedRun:
-    """A traced run. It replaces the run's journal and its `emit`."""
+    """A traced run, which replaces the journal and the `emit` of the run."""
 
     def __init__(self, tracing: Tracing, state: QueryState, kit: Kit) -> None:
         self._tracing, self._state = tracing, state
@@ -112,8 +112,8 @@ class _TracedRun:
         self._redactor = kit.redactor or Redactor()
         # after_tool hooks may remove parts of a result; the span would contain the original.
         self._records_results = tracing.content and not kit.hooks.after_tool
-        self._counts: dict[str, int] = {}  # spans by operation
-        self._requested = 0.0  # when the current request was sent; 0 after its first chunk
+        self._counts: dict[str, int] = {}  # number of spans by operation
+        self._requested = 0.0  # time at which the current request was sent; 0 after the first chunk
         self._first_chunk = 0.0  # seconds to the first chunk of the last response
         client: Any = getattr(kit.client, "inner", kit.client)
         model = kit.options.get("model") or getattr(kit.client, "model", "")
@@ -126,7 +126,7 @@ class _TracedRun:
             self.model |= {names.ADDRESS: host, names.PORT: port}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)  # everything but `effect`
+        return getattr(self._journal, name)  # all names except `effect`
 
     # -- spans ------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class _TracedRun:
     def span(
         self, operation: str, name: str, extra: Mapping[str, Any], parent: context.Context | None = None
     ) -> Any:
-        """Open a span. Only use it around awaits of one coroutine, never around a `yield`."""
+        """Open a span. Use the span only around awaits of one coroutine, never around a `yield`."""
         attributes = {names.OPERATION: operation, **extra}
         start = self._tracing.tracer.start_span
         kind = SpanKind.CLIENT if operation == names.CHAT else SpanKind.INTERNAL
@@ -144,7 +144,7 @@ class _TracedRun:
         end: dict[str, Any] = {}
         try:
             yield span, end
-        except asyncio.CancelledError:  # cancelled; for a call, perhaps by its timeout
+        except asyncio.CancelledError:  # cancelled; a call perhaps by its timeout
             if operation == names.EXECUTE_TOOL:
                 self.fail(span, end, "cancelled")
             raise
@@ -158,7 +158,10 @@ class _TracedRun:
             _try(self._measure, operation, _clean(attributes), end, time.monotonic() - start_time)
 
     def fail(self, span: Span, end: dict[str, Any], error: object) -> None:
-        """Mark a span as failed. Only the error's kind is recorded: its message may contain content."""
+        """Mark a span as failed.
+
+        Only the kind of the error is recorded, because the message may contain content.
+        """
         kind = error if isinstance(error, str) else type(error).__name__
         end[names.ERROR] = error.kind if isinstance(error, LLMError) else kind
         span.set_status(Status(StatusCode.ERROR))
@@ -189,7 +192,7 @@ class _TracedRun:
     async def effect(
         self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None
     ) -> T:
-        """See `kernel.journal.Journal`. Traces executed effects, not those read from records."""
+        """See `kernel.journal.Journal`. Only executed effects are traced, not effects read from records."""
         kind = key.split(":")[1] if ":" in key else ""
 
         async def traced() -> T:
@@ -210,7 +213,7 @@ class _TracedRun:
         await self._emit(event)  # type: ignore[arg-type] # every event is in the union
 
     async def _chat(self, run: Callable[[], Awaitable[T]], previous: int) -> T:
-        """Trace a request; `previous`: prompt tokens of the one that it continues."""
+        """Trace a request; `previous` is the number of prompt tokens of the request that it continues."""
         model = self.model.get(names.REQUEST_MODEL, "")
         with self.span(names.CHAT, model, {**self.model, names.STREAM: True}) as (span, end):
             if self._tracing.content:
@@ -257,7 +260,7 @@ class _TracedRun:
 
 
 def _try(function: Callable[..., T], *args: Any) -> T | None:
-    """Call a function; log an error and return None: a tracing error must not fail the run."""
+    """Call a function; log an error and return None, so that a tracing error does not fail the run."""
     try:
         return function(*args)
     except Exception as error:  # noqa: BLE001 - third-party processors, exporters and views
@@ -271,7 +274,7 @@ def _server_of(client: Any) -> tuple[str, int]:
 
 
 def _clean(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove lone surrogates: exporters fail on them and lose the whole batch."""
+    """Remove lone surrogates, because exporters fail on them and lose the whole batch."""
     return {
         name: clean_text(value) if isinstance(value, str) else value for name, value in attributes.items()
     }

@@ -1,4 +1,4 @@
-"""An agent as a tool of another agent: each call runs it as a foreground task."""
+"""An agent as a tool of another agent: each call runs the agent as a foreground task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pure_agent_loop.tool_context import current_call
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
 
-MAX_DEPTH = 8  # nested agent tools
+MAX_DEPTH = 8  # maximum depth of nested agent tools
 MAX_CONCURRENT = 8
 _UNCUT = 1_000_000
 
@@ -42,7 +42,7 @@ class UnboundTasks:
         self._table, self._depth, self._sessions = table, depth, sessions
 
     def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
-        """Bind to a starting run and deliver outstanding notices about earlier tasks."""
+        """Bind the tasks to a starting run, and deliver outstanding notices about earlier tasks."""
         session = state.session_id
         store = self._table.store_for(self._sessions) if session else None
         run = RunTasks(self._table, state, kit, self._sessions, store, self._depth, self.below)
@@ -52,18 +52,18 @@ class UnboundTasks:
         return run
 
     def below(self, depth: int) -> UnboundTasks:
-        """Return the same placeholder for a subagent at this depth."""
+        """Return a copy of this placeholder for a subagent at this depth."""
         return UnboundTasks(self._table, depth, self._sessions)
 
     async def wait(self) -> None:
-        """Return at once: no task exists before the run begins."""
+        """Return immediately, because no task exists before the run begins."""
 
 
 class AgentTool(Tool):
     """A tool that runs another agent."""
 
     resumes = True  # a repeated call after a crash continues the interrupted task
-    background_work: UnboundTasks  # the background work it adds to the run
+    background_work: UnboundTasks  # background work that the tool adds to the run
 
 
 def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: Any) -> Tool:
@@ -87,7 +87,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         description=texts,
         prompt=agent.system_prompt,
         limits=agent.config.limits,
-        max_result_chars=_UNCUT,  # the parent run truncates it like any other result
+        max_result_chars=_UNCUT,  # the parent run truncates long results
         agent=agent,
     )
 
@@ -117,7 +117,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         ask,
         name=name or tool_name(agent_name),
         description=texts[default_language()],
-        timeout=float("inf"),  # bounded by its own limits and the parent's
+        timeout=float("inf"),  # limited by the agent's and the parent's limits
         read_only=True,  # the parent's policy judges each call of the agent itself
         words={language: ToolWords(text) for language, text in texts.items()},
     )

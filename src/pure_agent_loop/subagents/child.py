@@ -1,4 +1,4 @@
-"""One running task: its record, its cancel token, and the kit of its run."""
+"""One running task: the record, the cancel token, and the kit of the run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class RightsError(Exception):
-    """A definition names tools that do not exist; they are in `names`."""
+    """A definition names tools that do not exist; `names` contains these."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
@@ -51,7 +51,7 @@ class RightsError(Exception):
 
 
 def policy_of(definition: AgentDefinition, above: PermissionPolicy) -> PermissionPolicy:
-    """Return the parent's policy, in a mode that is not wider."""
+    """Return the parent's policy, with a permission mode that is not wider than the parent's."""
     mode = narrower(above.mode, definition.permission_mode)
     return replace(above, mode="plan" if definition.workspace == "read-only" else mode)
 
@@ -62,11 +62,11 @@ def tools_of(
     """Return the tools of a subagent.
 
     Args:
-        above: Tools of the parent. External tools are left out, because only the parent's caller can
-            supply their results.
+        above: Tools of the parent. External tools are omitted, because only the parent's caller can supply
+            their results.
         own: The parent's tools for tasks, which a subagent does not inherit.
-        bound: Tools for the subagent's separate folder; None if it works in the shared one. Those that the
-            parent has too replace the parent's; of its other tools only the read-only ones are kept.
+        bound: Tools for the subagent's separate folder; None if it works in the shared one. Tools of the same
+            name replace the parent's; of the other tools of the parent, only the read-only ones are kept.
 
     Raises:
         RightsError: The definition names tools that are not available.
@@ -86,22 +86,22 @@ def _chosen(definition: AgentDefinition, tools: dict[str, Tool]) -> dict[str, To
     if missing:
         raise RightsError(missing)
     chosen = [tools[tool] if isinstance(tool, str) else tool for tool in definition.tools]
-    if unavailable := [tool.name for tool in chosen if tool.external]:  # no caller to supply their results
+    if unavailable := [tool.name for tool in chosen if tool.external]:  # no caller supplies the results
         raise RightsError(unavailable)
     return {tool.name: tool for tool in chosen}
 
 
 def registry_of(tools: Iterable[Tool], more: Iterable[Tool]) -> ToolRegistry:
-    """Return a registry of `tools`, plus those of `more` whose names are free."""
+    """Return a registry of `tools`, plus the tools in `more` whose names are not taken."""
     registry = ToolRegistry(tools)
     registry.register_many(tool for tool in more if tool.name not in registry)
     return registry
 
 
 def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopLimits:
-    """Return the limits of a subagent, capped at what its parent has left."""
+    """Return the limits of a subagent, capped at what the parent has left."""
     above, used = kit.limits, state.ledger
-    made = used.tool_calls + len(state.pending)  # the ledger counts a step's calls when all have results
+    made = used.tool_calls + len(state.pending)  # the ledger counts the calls of a step once all have results
     limits = definition.limits or above
     now = kit.clock.monotonic()
     return replace(
@@ -133,10 +133,11 @@ def _seconds(limit: float | None, left: float | None) -> float | None:
 
 
 class ChildBudget(Budget):
-    """The budget of a subagent: the parent's shared budget, and what is left of the parent's limits.
+    """The budget of a subagent, within the parent's shared budget and the rest of the parent's limits.
 
     Args:
-        used_up_above: Returns the limit that the parent and its subagents have reached; empty for none.
+        used_up_above: Function that returns the limit which the parent and its subagents have reached; empty
+            if none.
     """
 
     def __init__(self, above: Budget | None, used_up_above: Callable[[], str]) -> None:
@@ -144,23 +145,23 @@ class ChildBudget(Budget):
         self._above, self._used_up_above = above, used_up_above
 
     def add(self, *, tokens: int = 0, tool_calls: int = 0, cost: float = 0.0) -> None:
-        """Count usage here and in the parent's budget."""
+        """Count usage in this budget and the parent's."""
         super().add(tokens=tokens, tool_calls=tool_calls, cost=cost)
         if self._above is not None:
             self._above.add(tokens=tokens, tool_calls=tool_calls, cost=cost)
 
     def take_calls(self, wanted: int) -> int:
-        """Reserve calls here and in the parent's budget; see `Budget.take_calls`."""
+        """Reserve calls in this budget and the parent's; see `Budget.take_calls`."""
         return super().take_calls(wanted if self._above is None else self._above.take_calls(wanted))
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Return the limit, own or parent's, that a request would exceed; see `Budget.passed_by`."""
+        """Return the limit, this one or the parent's, that a request would exceed; see `Budget.passed_by`."""
         limit = super().passed_by(usage, model)
         return limit or ("" if self._above is None else self._above.passed_by(usage, model))
 
     @property
     def used_up(self) -> str:
-        """The limit that is reached, in words; empty for none."""
+        """Text for the limit that is reached; empty if none."""
         both = ("" if self._above is None else self._above.used_up, self._used_up_above())
         return min(filter(None, both), key=TOOL_CALLS.__eq__, default="")
 
@@ -186,15 +187,15 @@ class NamedSnapshots:
 
 @dataclass(eq=False)
 class Child:
-    """A task of this process, running or ended.
+    """A subagent task of this process, running or ended.
 
     Args:
         history: Messages to resume from; None for a new task, or one with a session.
-        state: State of its run; None before the run begins.
-        text: The full answer, once there is one.
-        notice: The notice put into the parent's inbox; empty for none yet.
+        state: State of the task's run; None before the run begins.
+        text: The full answer; empty until the task has one.
+        notice: The notice put into the parent's inbox; empty until there is one.
         moved: Set when a foreground task has moved to the background.
-        sessions: Its session store; None for the parent's.
+        sessions: Session store of the task; None for the parent's store.
     """
 
     record: TaskRecord
@@ -212,31 +213,31 @@ class Child:
 
     @property
     def is_foreground(self) -> bool:
-        """True while it runs in the foreground."""
+        """True while the task runs in the foreground."""
         is_running = self.job is not None and not self.job.done() and not self.record.is_over
         return is_running and not self.record.background
 
     @property
     def usage(self) -> TokenUsage:
-        """Tokens it has used."""
+        """Tokens that the task has used."""
         return TokenUsage.zero() if self.state is None else self.state.usage
 
     @property
     def cost(self) -> float:
-        """Known part of the money it has spent."""
+        """Money that the task has spent, as far as prices are known."""
         return 0.0 if self.state is None else self.state.ledger.cost
 
     @property
     def calls(self) -> int:
-        """Tool calls of its current run, including those of its subagents."""
+        """Tool calls of the task's current run, including the calls of nested subagents."""
         return 0 if self.state is None else self.state.ledger.tool_calls
 
     def follow(self, state: QueryState) -> None:
-        """Follow a handoff: continue with the state of the next agent."""
+        """Continue with the state of the next agent after a handoff."""
         self.state = state
 
     def spent(self) -> dict[str, Any]:
-        """Return its usage as `ToolOutcome.spent`, for the totals of the parent run."""
+        """Return the task's usage as `ToolOutcome.spent`, for the totals of the parent run."""
         account = {"usage": self.usage.to_dict(), "cost": self.cost, "tool_calls": self.calls}
         is_unpriced = self.state is not None and self.state.cost is None
         return {**account, **({"unpriced": True} if is_unpriced else {}), "in_budget": True}
@@ -246,16 +247,17 @@ class Child:
         return f"{self.record.id}:{call_id}"
 
     def label_question(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
-        """Return a question of the task as the person sees it."""
+        """Return a question of the task in the form that the person sees."""
         reason = words.asked_by.format(reason=request.reason, agent=self.record.agent)
         args = request.args if request.question is None else {"question": reason}
         return replace(request, args=args, reason=reason, call_id=self.call_name(request.call_id))
 
     def note(self, event: Event) -> dict[str, Any] | None:
-        """Update the record from an event of its run.
+        """Update the record from an event of the task's run.
 
         Returns:
-            The part to report: a call's new state, or an empty dict for the task itself; None for nothing.
+            The part to report: a call's new state, or an empty dict for the task itself; None if there is
+            nothing to report.
         """
         record = self.record
         record.last_activity = event.timestamp
@@ -283,8 +285,8 @@ def kit_for(
     """Return the kit of a subagent: the parent's kit, restricted.
 
     Args:
-        used_up: Returns the limit that the parent run has reached.
-        background: Gives the subagent a task tool; None for none.
+        used_up: Function that returns the limit which the parent run has reached.
+        background: Background work that gives the subagent a task tool; None for no task tool.
     """
     definition, is_agent = child.definition, child.definition.agent is not None
     base = above if definition.agent is None else restricted_kit(kit_of(definition.agent), above)
@@ -308,7 +310,7 @@ def kit_for(
         limits=limits_of(definition, state_above, above),
         permissions=policy_of(definition, base.permissions),
         on_ask=on_ask,
-        # Stop hooks belong to the end of the parent's run.
+        # Stop hooks are only for the end of the parent's run.
         hooks=base.hooks if is_agent else replace(base.hooks, on_stop=()),
         budget=ChildBudget(base.budget, used_up),
         name=f"{above.name}/{definition.name}" if above.name else definition.name,
@@ -337,7 +339,7 @@ def child_for_call(
     kit: Kit,
     tasks: TaskStore | None,
 ) -> Child:
-    """Return the task of a tool call: a new task, or in a session the one an earlier attempt began.
+    """Return the task of a tool call: a new task, or the one that an earlier attempt began in the session.
 
     Args:
         tasks: Store of task records; None for a run without a session.
@@ -348,7 +350,7 @@ def child_for_call(
     if tasks is None:
         record.id = TaskStore().new_id(name)
         return Child(record, definition)
-    key = f"{parent}:{state.answers}:{call.call_id}"  # the same when the call is repeated
+    key = f"{parent}:{state.answers}:{call.call_id}"  # equal if the call is repeated
     record.id = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
     record.session_id = f"{parent[: 63 - len(record.id)]}.{record.id}"
     return Child(record, definition, sessions=getattr(kit.journal, "store", None))
@@ -384,7 +386,7 @@ def outcome_of(child: Child, state: QueryState, words: SubagentWords) -> tuple[T
 
 
 def report_of(record: TaskRecord, words: SubagentWords) -> str:
-    """Return the outcome of a task, in words."""
+    """Return the outcome of a task as text."""
     endings = {"failed": words.failed.format(error=record.error)}
     endings |= {"cancelled": words.stopped, "killed": words.stopped}
     ending = endings.get(record.state, record.error)

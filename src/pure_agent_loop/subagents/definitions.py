@@ -49,20 +49,22 @@ class AgentDefinition:
 
     Args:
         name: Name for the model: lower-case letters, digits, ``_`` and ``-``.
-        description: When the parent's model should use it; a string, or a dict of strings by language.
+        description: When the parent's model should use the subagent; a string, or a dict of strings by
+            language.
         prompt: System prompt; a string, or a dict of strings by language.
-        tools: ``"inherit"`` for all tools of the parent; or the names of some; or extra `Tool` objects,
-            to which the parent's rules and permission mode still apply.
+        tools: ``"inherit"`` for all tools of the parent, or the names of some of them, or additional `Tool`
+            objects. The parent's rules and permission mode apply to all of them.
         model: Another model on the same server; None for the parent's model.
         llm: Another client; None for the parent's client.
         limits: Limits, capped at what the parent has left; None for the parent's limits.
-        workspace: ``shared``; ``read-only``: read-only tools alone; ``scratch``: a copy, deleted
+        workspace: ``shared``; ``read-only``: only read-only tools; ``scratch``: a copy, deleted
             afterwards; ``worktree``: a separate git worktree, kept if it has changes.
-        background: Run its tasks in the background, unless the call overrides it.
-        max_result_chars: Truncate longer answers; the full answer stays readable.
+        background: True to run tasks in the background, unless the call requests otherwise.
+        max_result_chars: Length to which longer answers are truncated; the full answer remains readable in a
+            file.
         permission_mode: A narrower mode than the parent's; a wider mode has no effect.
         agent: A complete agent with its own model, tools and prompts; see `Agent.as_tool`.
-        output_type: Type of its answer, as for `Agent`; the parent reads the answer as JSON.
+        output_type: Type of the subagent's answer, as for `Agent`; the parent reads the answer as JSON.
 
     Raises:
         ConfigError: A value is invalid.
@@ -122,7 +124,7 @@ class AgentDefinition:
 
     @property
     def needs_folder(self) -> bool:
-        """True if it works in a separate folder, for which its tools are created."""
+        """True if the subagent works in a separate folder, for which its tools are created."""
         return self.workspace in ("scratch", "worktree")
 
 
@@ -133,7 +135,7 @@ def _check_text(field: str, value: object) -> None:
 
 
 def in_language(text: Text, language: str | None) -> str:
-    """Return the text in a language; falls back to English, then to any."""
+    """Return the text in a language, or else in English, or else in any language."""
     if isinstance(text, str):
         return text
     return text.get(language or default_language()) or text.get("en") or next(iter(text.values()))
@@ -163,12 +165,13 @@ def load_definitions(
 
     The front matter of a file has ``name`` and ``description``, and may have ``tools`` (names), ``model``,
     ``workspace``, ``background``, ``max_result_chars``, ``permission_mode``, ``max_turns`` and
-    ``max_tokens``. The rest of the file is the prompt.
+    ``max_tokens``. The rest of a file is the prompt.
 
     Args:
-        folder: The folder; a missing one has no definitions.
-        trusted: Returns True for the bytes of a file that may be used; None trusts all.
-        problems: Receives the errors of invalid files, which are skipped; None raises them.
+        folder: The folder; if missing, there are no definitions.
+        trusted: Function that returns True for the bytes of a file that may be used; None to trust all files.
+        problems: List to which errors of invalid files are added, and the files are skipped; None to raise
+            the errors.
 
     Raises:
         ConfigError: A file is invalid or cannot be read; the message has its path.

@@ -1,4 +1,4 @@
-"""Subagents of an agent, and the tools that give them tasks."""
+"""Subagents of an agent, and the tools that start their tasks."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class SubagentManager:
     Args:
         definitions: The available subagents.
         workspace: Folder of the agent; required by subagents that work in a copy or a worktree.
-        store: Store of task records; None for a folder next to the agent's sessions. Tasks of a run
-            without a session are kept in memory.
-        max_concurrent: Tasks of a run that may run at once; others are queued.
-        max_depth: Levels of nested subagents.
-        wait: Wait for background tasks before a run ends. If false, they continue while their event loop
-            runs, and the next run of the session receives their outcomes.
-        timeout: Seconds a foreground task may take; None for no limit.
-        tools_for: Creates the tools for a folder, for subagents with a separate folder.
+        store: Store of task records; None for a folder next to the agent's sessions. Tasks of a run without a
+            session are kept only in memory.
+        max_concurrent: Maximum tasks of a run that run at the same time; other tasks are queued.
+        max_depth: Maximum depth of nested subagents.
+        wait: True to wait for background tasks before a run ends. If False, background tasks continue while
+            their event loop runs, and the next run of the session receives the outcomes.
+        timeout: Maximum seconds for a foreground task; None for no limit.
+        tools_for: Function that creates the tools for a folder, for subagents with a separate folder.
         language: ``en`` or ``zh`` for texts and built-in subagents; None for the agent's language.
 
     Raises:
@@ -102,7 +102,7 @@ class SubagentManager:
         return list(self._table.definitions.values())
 
     def lent_tools(self) -> list[Tool]:
-        """Return the tools that only subagents have; the parent's rules apply to them too."""
+        """Return the tools that only subagents have; the parent's rules also apply to these tools."""
         definitions = self._table.definitions.values()
         return [tool for agent in definitions for tool in agent.tools if isinstance(tool, Tool)]
 
@@ -117,7 +117,7 @@ class SubagentManager:
     def background(self, task_id: str) -> TaskRecord:
         """Move a foreground task to the background: the run continues, and a message reports the outcome.
 
-        Thread-safe. The run must be running.
+        Thread-safe. The parent run must be in progress.
 
         Args:
             task_id: Id of the task or of its call; TASK events have both.
@@ -134,7 +134,7 @@ class SubagentManager:
         raise TaskNotFoundError(f"Task {task_id!r:.80} is not a running foreground task; it cannot be moved.")
 
     def _find(self, run: RunTasks, task_id: str) -> Child | None:
-        """Return a task of this run or its session, or a remembered one; None if missing."""
+        """Return a task of this run or its session, or a task kept in memory; None if there is none."""
         child = run.children.get(task_id) or self._table.remembered.get(task_id)
         if child is not None and child.record.parent == run.session_id:
             return child
@@ -168,7 +168,7 @@ class SubagentManager:
             "required": ["agent", "prompt"],
             "additionalProperties": False,
         }
-        # Read-only: the parent's policy judges each call of the subagent itself.
+        # Declared read-only, because the parent's policy decides each call of the subagent itself.
         return (
             Tool(
                 self._task,
@@ -234,7 +234,7 @@ class SubagentManager:
             return _error(refusal)
         is_background = definition.background if background is None else str(background).lower() == "true"
         call = current_call()
-        assert call is not None  # as `run` is not None
+        assert call is not None  # because `run` is not None
         details = {"background": is_background, "step": call.step, "call_id": call.call_id}
         if not resume:
             child = run.create(definition.name, str(prompt), **details)

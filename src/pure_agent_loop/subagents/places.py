@@ -38,7 +38,7 @@ _FILTER = re.compile(r"filter\..+\.(?:clean|smudge|process|required)", re.S | re
 
 
 class PlaceError(PureAgentLoopError):
-    """A subagent's folder cannot be created. The message says what to do."""
+    """A subagent's folder cannot be created. The error message explains how to fix it."""
 
 
 class TaskFolder(Protocol):
@@ -47,14 +47,13 @@ class TaskFolder(Protocol):
     root: Path
 
     async def report(self) -> str:
-        """Return the changes made in it, as text for the parent."""
+        """Return the changes made in the folder, as text for the parent."""
         ...
 
     def close(self) -> str:
         """Delete the folder, unless it has changes to keep.
 
-        Returns:
-            The folder if it is kept, else an empty text.
+        Returns: The folder if it is kept, else an empty string.
         """
         ...
 
@@ -91,7 +90,7 @@ class Scratch:
                 size_limits = {"files": MAX_COPIED_FILES, "megabytes": MAX_COPIED_BYTES // 1_000_000}
                 raise PlaceError(model_text("copy_too_large", **size_limits))
             if self._is_closed.is_set():
-                shutil.rmtree(self._folder, ignore_errors=True)  # closed while copying
+                shutil.rmtree(self._folder, ignore_errors=True)  # the task ended while copying
                 return
             for target in (self.root, self._base):
                 copy = target / path.relative_to(self._source)
@@ -159,7 +158,7 @@ def _bytes(path: Path | None) -> bytes:
     try:
         return b"" if path is None else path.read_bytes()
     except OSError:
-        return b"\0"  # treated as binary, so not shown
+        return b"\0"  # treated as binary and not shown
 
 
 class Worktree:
@@ -187,7 +186,7 @@ class Worktree:
         self.root.mkdir(parents=True, exist_ok=True)
 
     async def report(self) -> str:
-        """Return the changed files, and where they are."""
+        """Return the changed files and the place of the worktree."""
         files = self._changes()
         if not files:
             return self._words.tree_removed
@@ -216,7 +215,7 @@ class Worktree:
         return self._git(self._source, *words)
 
     def _git(self, folder: Path, *words: str, options: tuple[str, ...] = ()) -> str:
-        # Turn off filter programs named by the repository; those of the user's own settings stay.
+        # Turn off filter programs that the repository configures, but not those in the user's git settings.
         listing = ("config", "--list", "--show-scope", "--name-only", "-z")
         fields = self._start_git(folder, *listing, options=options).split("\0")
         pairs = zip(fields[::2], fields[1::2], strict=False)
@@ -251,11 +250,11 @@ class Worktree:
 
 
 async def place_for(mode: str, source: Path | None, path: Path, words: SubagentWords) -> TaskFolder | None:
-    """Create the separate folder of a task; None if it works in the shared folder.
+    """Create the separate folder of a task; return None if the task works in the shared folder.
 
     Args:
         mode: ``scratch``, ``worktree``, or another mode.
-        path: Folder for a worktree; its last part is the branch name.
+        path: Folder for a worktree; the last part of the path is the branch name.
 
     Raises:
         PlaceError: The folder cannot be created.

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 # -- the task table: state shared by all runs of one `SubagentManager` -----------------------------------
 
-MAX_REMEMBERED = 64  # tasks of runs without a session
+MAX_REMEMBERED = 64  # maximum kept tasks of runs without a session
 Report = Callable[[Child], None]
-POLL_SECONDS = 0.1  # for messages from other threads, and kill requests from other processes
+POLL_SECONDS = 0.1  # interval for messages of other threads, and kill files
 STOP_SECONDS = 5.0  # grace period of a subagent after cancellation
 
 
@@ -64,7 +64,7 @@ class DepthAware(Protocol):
     """A `Background` that can be moved to the depth of a subagent."""
 
     def below(self, depth: int) -> Background:
-        """Return the same background for a subagent at this depth."""
+        """Return a copy of this background for a subagent at this depth."""
         ...
 
 
@@ -74,8 +74,8 @@ class TaskTable:
 
     Args:
         reports: Per session, the callback by which its newest run receives task outcomes.
-        remembered: Resumable tasks, by id.
-        runs: Live runs, so that `SubagentManager.background` can reach their tasks.
+        remembered: Resumable tasks kept in memory, by id.
+        runs: Runs in progress, so that `SubagentManager.background` can find their tasks.
     """
 
     definitions: dict[str, AgentDefinition]
@@ -122,7 +122,7 @@ class TaskTable:
 
 
 def used_up(state: QueryState, kit: Kit, children: Iterable[Child]) -> str:
-    """Return the limit that the run and its subagents have reached together; empty for none."""
+    """Return the limit that the run and its subagents have reached together; empty if none."""
     limits, used = kit.limits, state.ledger
     uncounted = [child for child in children if not _is_counted(child, kit)]
     tokens = used.tokens + sum(child.usage.total_tokens for child in uncounted)
@@ -150,7 +150,7 @@ class RunTasks:
     Args:
         table: State shared with the other runs of its `SubagentManager`.
         tasks: Store of task records; None for a run without a session.
-        below: Returns the background work of a subagent at a depth.
+        below: Function that returns the background work of a subagent at a depth.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ class RunTasks:
                 await self._stop(self._running())
 
     async def end(self, state: QueryState) -> None:
-        """Stop the tasks of an ended run, unless it does not wait for them (`wait=False`)."""
+        """Stop the tasks of an ended run, unless the run does not wait for tasks (`wait=False`)."""
         if self.table.wait:
-            if state.stop_reason in WAITING:  # the run will be resumed and needs their results
+            if state.stop_reason in WAITING:  # the run will be resumed and needs the results
                 while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
             await self._stop(self._running())
@@ -204,14 +204,14 @@ class RunTasks:
     # -- beginning -----------------------------------------------------------------------------------
 
     def refusal(self) -> str:
-        """Return why no task can be started now; empty if one can."""
+        """Return why no task can be started now; empty if a task can be started."""
         if self._depth >= self.table.max_depth:
             return self.words.too_deep
         reached = self.used_up()
         return self.words.nothing_left.format(what=reached) if reached else ""
 
     def create(self, name: str, prompt: str, **details: Any) -> Child:
-        """Return a new task, with more fields of its record."""
+        """Return a new task, with additional fields for the record."""
         definition, parent = self.table.definitions[name], self._state.session_id
         task_id = (self.tasks or TaskStore()).new_id(name)
         record = TaskRecord(task_id, name, self._clean(prompt), parent=parent, **details)
@@ -262,7 +262,7 @@ class RunTasks:
             await self._emit_task(child)
 
     def move(self, task_id: str) -> TaskRecord | None:
-        """Move a foreground task to the background; None if no task has that id or call id."""
+        """Move a foreground task to the background; return None if no task has that id or call id."""
         if (child := self.foreground_task(task_id)) is not None:
             child.record.background = True
             if child.record.state == "running":
@@ -308,7 +308,7 @@ class RunTasks:
                 await drive(state, kit, child.definition.agent, lambda state, _: child.follow(state))
             finally:
                 kit.journal.close()
-            state = child.state or state  # another one after a handoff
+            state = child.state or state  # after a handoff, another agent
             child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
             task_state, problem = outcome_of(child, state, self.words)
             if place is not None and state.stop_reason != "cancelled":
@@ -369,7 +369,7 @@ class RunTasks:
 
     async def _emit(self, event: AnyEvent) -> None:
         if not self._is_over:
-            with suppress(Exception):  # a failing event listener ends the parent run, not the subagent
+            with suppress(Exception):  # a failing listener ends the parent run, not the subagent
                 await self._kit.emit(event)
 
     def _permission_asker(self, child: Child) -> Callable[[PermissionRequest], Any] | None:
@@ -380,7 +380,7 @@ class RunTasks:
 
         async def question(request: PermissionRequest) -> Any:
             labelled = child.label_question(request, self.words)
-            async with self._asking:  # one question at a time
+            async with self._asking:  # ask one question at a time
                 child.record.to("waiting_permission")
                 await self._emit_task(child)
                 try:
@@ -392,7 +392,7 @@ class RunTasks:
         return question
 
     def used_up(self) -> str:
-        """Return the limit that this run and its subagents have reached together; empty for none."""
+        """Return the limit that this run and its subagents have reached together; empty if none."""
         return used_up(self._state, self._kit, self.children.values())
 
     async def _watch(self) -> None:
@@ -408,7 +408,7 @@ class RunTasks:
     async def _record_outcome(self, child: Child, state: TaskState, error: str) -> None:
         """Record the outcome and report it.
 
-        Nothing is awaited before the record is complete, because this also runs at interpreter exit.
+        Nothing is awaited before the record is complete, because this code also runs at interpreter exit.
         """
         record = child.record
         if record.state == "pending" and state in ("completed", "waiting_permission"):
@@ -486,7 +486,7 @@ class RunTasks:
                 store.save(record)
 
     def _report_lost(self, task_ids: Iterable[str]) -> None:
-        """Report tasks whose records are on another machine or gone."""
+        """Report tasks whose records are missing or on another machine."""
         for task_id in task_ids:
             name = task_id.rpartition("-")[0]
             definition = self.table.definitions.get(name)
@@ -516,5 +516,5 @@ class RunTasks:
 
     @property
     def session_id(self) -> str:
-        """Session id of the run; empty for none."""
+        """Session id of the run; empty without a session."""
         return self._state.session_id

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 _STOPPED = frozenset({"failed", "cancelled", "killed"})
-# Allowed transitions. A task that has ended or needs a permission can be resumed: it is then pending.
+# Allowed transitions. A task that has ended or needs a permission can be resumed, which makes it pending.
 TRANSITIONS: dict[str, frozenset[str]] = {
     "pending": frozenset({"running", "backgrounded"}) | _STOPPED,
     "running": frozenset({"waiting_permission", "backgrounded", "completed"}) | _STOPPED,
@@ -40,7 +40,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _POLL_SECONDS = 0.05
-# The headline of `SubagentWords`, in both languages.
+# Matches the headline of `SubagentWords` in both languages.
 _HEADLINE = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
 _OPEN_STATES = ("pending", "backgrounded")
 
@@ -50,7 +50,7 @@ class TaskTransitionError(PureAgentLoopError, ValueError):
 
 
 class TaskNotFoundError(PureAgentLoopError, LookupError):
-    """No task has that id."""
+    """No task has the given id."""
 
 
 @dataclass(slots=True)
@@ -62,26 +62,26 @@ class TaskRecord:
         agent: Name of the subagent.
         prompt: The task's text.
         state: See `TRANSITIONS`.
-        parent: Session of the parent; empty for none.
-        session_id: Session of the subagent; empty for none.
+        parent: Session id of the parent; empty if there is none.
+        session_id: Session id of the subagent; empty if there is none.
         background: True for a background task.
-        step: The parent's step that started it.
-        resumes: True if its call is repeated, and continues it, after a crash.
+        step: The parent's step that started the task.
+        resumes: True if the task's call is repeated after a crash and continues the task.
         created: Creation time, in seconds since the epoch.
         started: Start time, in seconds since the epoch; 0 if not started.
         ended: End time, in seconds since the epoch; 0 if not ended.
         calls: Tool calls made.
         tokens: Tokens used.
         cost: Money spent.
-        last_activity: Time of its last event, in seconds since the epoch.
+        last_activity: Time of the task's last event, in seconds since the epoch.
         last_tool: The tool called last.
         stop_reason: Stop reason of the subagent's run.
         result: The answer, truncated.
         error: Error message.
-        output: File with the full answer; empty for none.
-        place: Its separate folder, if that is kept.
-        delivered: True once the parent has received its outcome.
-        call_id: The parent's call that started it.
+        output: File with the full answer; empty if there is none.
+        place: The task's separate folder, if that is kept.
+        delivered: True once the parent has received the outcome.
+        call_id: Id of the parent's call that started the task.
     """
 
     id: str
@@ -154,7 +154,7 @@ class TaskRecord:
 
 
 _NAMES = tuple(field.name for field in fields(TaskRecord))
-_KINDS: dict[str, tuple[type, ...]] = {  # a time may be an integer
+_KINDS: dict[str, tuple[type, ...]] = {  # JSON may contain a time as an integer
     name: (float, int) if isinstance(value, float) else (type(value),)
     for name, value in asdict(TaskRecord("", "", "")).items()
 }
@@ -164,7 +164,7 @@ class TaskStore:
     """Store of task records, in a folder.
 
     Args:
-        folder: The folder, created when needed; None for one next to the sessions in the data folder.
+        folder: The folder, created when needed; None for a folder next to the sessions in the data folder.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -205,7 +205,7 @@ class TaskStore:
             return ""
 
     def get(self, task_id: str) -> TaskRecord:
-        """Return a record; a task whose process died while running is ``killed``.
+        """Return a record; a running task whose process has died is returned as ``killed``.
 
         Raises:
             TaskNotFoundError: The record is missing or cannot be read.
@@ -215,7 +215,7 @@ class TaskStore:
         except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
             raise TaskNotFoundError(f"Task {task_id!r} not found in {self.folder}.") from error
         if record.state in ("pending", "running", "backgrounded") and not self.is_running(task_id):
-            with contextlib.suppress(OSError, ValueError):  # it may have ended between the two checks
+            with contextlib.suppress(OSError, ValueError):  # the task may have ended between the two checks
                 record = self._read(task_id)
             if record.state in ("pending", "running", "backgrounded"):
                 record.to("killed")
@@ -256,7 +256,7 @@ class TaskStore:
             raise SessionWriteError(self.folder, error.strerror or error) from error
 
     def is_running(self, task_id: str) -> bool:
-        """True if a process, this one or another, runs the task."""
+        """True if this or another process is running the task."""
         path = self._path(task_id, "lock")
         if not path.exists():
             return False
@@ -269,14 +269,13 @@ class TaskStore:
         return False
 
     def kill(self, task_id: str, *, patience: float = 10.0) -> TaskRecord:
-        """Stop a task of this or another process.
+        """Stop a task of this process or another one.
 
         Args:
             task_id: The task.
             patience: Seconds to wait until it stops.
 
-        Returns:
-            The record; still running if its process did not stop it in time.
+        Returns: The record; its state is still running if the task did not stop in time.
 
         Raises:
             TaskNotFoundError: The task is missing.
@@ -284,7 +283,7 @@ class TaskStore:
         """
         record = self.get(task_id)
         if not self.is_running(task_id):
-            if not record.is_over:  # waiting for a permission, in no process
+            if not record.is_over:  # waiting for a permission; no process runs the task
                 record.to("killed")
             self.save(record)
             return record
@@ -295,7 +294,7 @@ class TaskStore:
         return self.get(task_id)
 
     def is_to_be_killed(self, task_id: str) -> bool:
-        """True if the task has been requested to stop."""
+        """True if a stop of the task has been requested."""
         return self._path(task_id, "kill").exists()
 
     def forget_kill(self, task_id: str) -> None:
@@ -333,7 +332,7 @@ def task_states(texts: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def unreported(messages: Sequence[HistoryMessage], states: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the background tasks that have no later notice.
+    """Return the background tasks without a later notice.
 
     Args:
         states: States from the messages; see `task_states`.

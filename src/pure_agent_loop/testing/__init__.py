@@ -1,6 +1,6 @@
 """Helpers for tests of agents: scripted models, a scripted server, chaos, and a manual clock.
 
-Nothing here needs a test framework, a network beyond loopback, or a real model.
+The helpers need no test framework, no network beyond loopback, and no real model.
 """
 
 from pure_agent_loop.testing.chaos import ChaosLLM

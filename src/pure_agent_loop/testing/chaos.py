@@ -37,15 +37,15 @@ class _Question:
 
     dice: random.Random
     in_a_row: int = 0
-    kept: list[Delta] | None = field(default=None)  # a truncated answer; the retry gets all of it
+    kept: list[Delta] | None = field(default=None)  # a truncated answer; the retry gets the whole answer
 
 
 class ChaosLLM(BaseLLMClient):
-    """Client that fails at random, in the same way for the same seed.
+    """Client with random faults, which are the same for the same seed.
 
-    The fault of a request depends on the seed, its messages and how often they were sent before; not
-    on time, nor on the order of parallel runs. The inner client gets one request for each answer, however
-    often it is retried, so a strict script stays in step.
+    The fault of a request depends on the seed, the messages and how often they were sent before, but not on
+    time or the order of parallel runs. The inner client gets one request per answer, however often the
+    request is retried, so that a strict script still matches.
 
     Args:
         inner: The client that gives the answers.
@@ -89,7 +89,7 @@ class ChaosLLM(BaseLLMClient):
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
-        """Return the inner client's answer, or raise a fault.
+        """Return the answer of the inner client, or raise a fault.
 
         Args:
             messages: Passed on.
@@ -112,7 +112,7 @@ class ChaosLLM(BaseLLMClient):
             return
         answer = question.kept
         if answer is None:
-            if kind is None:  # no fault: pass each piece on at once
+            if kind is None:  # no fault: pass on each piece immediately
                 async for delta in stream_of(self.inner, messages, tools, kwargs):
                     yield delta
                 return

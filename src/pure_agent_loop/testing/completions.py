@@ -1,4 +1,4 @@
-"""Answers as a chat-completions server writes them in JSON: chunks of a stream, or a whole body."""
+"""Answers in the JSON of a chat-completions server: chunks of a stream, or a whole body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Writing:
     """Writer of one answer: makes the chunks of a stream, or collects a whole body.
 
     Args:
-        number: Number of the answer; part of its id.
+        number: Number of the answer, which becomes part of the answer's id.
         model: The model's name, as the request gave it.
         empty: Content of an answer without text: None or "".
     """
@@ -60,7 +60,7 @@ class Writing:
         return body
 
     def framed(self, events: bytes) -> bytes:
-        """Return server-sent events in the protocol's frames."""
+        """Return server-sent events framed as the protocol requires."""
         return events
 
     def chunk(self, delta: Delta) -> bytes:
@@ -78,11 +78,11 @@ class Writing:
         )
 
     def keep(self, delta: Delta) -> None:
-        """Keep a delta for `body`."""
+        """Store a delta for `body`."""
         self._deltas.append(delta)
 
     def prefix(self) -> bytes:
-        """Return the start of `body`, which later deltas do not change."""
+        """Return the beginning of `body`, which does not depend on later deltas."""
         return to_json(self._head("chat.completion"))[:-1]
 
     def body(self) -> bytes:
@@ -127,7 +127,7 @@ def _part(part: ToolCallDelta) -> dict[str, Any]:
 
 
 def _joined_calls(parts: list[ToolCallDelta]) -> list[dict[str, Any]]:
-    """Join fragments to calls; the arguments stay raw text."""
+    """Join fragments to calls; the arguments remain unparsed text."""
     calls: list[tuple[int | None, dict[str, Any]]] = []
     for part in parts:
         joined = next((data for index, data in calls if index == part.index), None)

@@ -7,7 +7,7 @@
 4.  Calls have a string id that is neither empty nor used before, the type ``function``, a name of
     letters, digits, ``_`` and ``-``, and the text of a JSON object as arguments, without NaN,
     infinities or a key given twice.
-5.  The results follow a message with calls directly: one per call, in call order, no others.
+5.  The results directly follow the message with the calls: one per call, in the same order, and no others.
 6.  No text has a lone surrogate, and no number is NaN or infinite.
 """
 
@@ -35,9 +35,9 @@ def check_history(messages: Sequence[Any], *, extra_keys: Iterable[str] = ()) ->
     """Check a history as the strictest servers do.
 
     Args:
-        messages: Chat messages as they are sent to a server.
-        extra_keys: Keys of messages and calls that this server knows besides the standard ones, such as
-            ``reasoning_content``.
+        messages: Chat messages in the form that is sent to a server.
+        extra_keys: Keys of messages and calls that this server accepts in addition to the standard ones, such
+            as ``reasoning_content``.
 
     Returns:
         One sentence per violation; empty if the history is valid.
@@ -50,7 +50,7 @@ def check_request(body: Any, *, extra_keys: Iterable[str] = ()) -> list[str]:
 
     Args:
         body: The parsed JSON.
-        extra_keys: As for `check_history`.
+        extra_keys: See `check_history`.
 
     Returns:
         One sentence per violation; empty if the request is valid.
@@ -72,7 +72,7 @@ def loads_exactly(text: str | bytes) -> Any:
 
     Raises:
         ValueError: The text is not such JSON.
-        RecursionError: It is nested too deeply.
+        RecursionError: The text is nested too deeply.
     """
     return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
 
@@ -89,7 +89,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _HistoryCheck:
-    """Checker of a history, in one pass; see the rules at the top."""
+    """Checks a history in one pass; see the rules in the module's docstring."""
 
     def __init__(self, extra_keys: frozenset[str]) -> None:
         self._extra = extra_keys
@@ -235,7 +235,7 @@ def _bad_values(value: Any, where: str) -> list[str]:
 
 
 def _walk(root: Any) -> Iterator[str]:
-    # A stack, not recursion: a history may be nested deeper than Python calls may be.
+    # Use a stack instead of recursion, because a history may be nested deeper than Python's recursion limit.
     stack = [root]
     while stack:
         value = stack.pop()

@@ -39,7 +39,7 @@ class Listener:
             port: Port; 0 for a free one.
 
         Raises:
-            ScriptError: It was started before.
+            ScriptError: The listener was started before.
             OSError: The port is in use.
         """
         if self._thread is not None:
@@ -76,7 +76,7 @@ class Listener:
 
     async def _main(self, port: int) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        # asyncio's own server loses a connection that it accepts just when it is closed.
+        # asyncio's own server loses a connection that it accepts while it is being closed.
         with socket.create_server(("127.0.0.1", port), backlog=_BACKLOG) as listener:
             listener.setblocking(False)
             self._loop.add_reader(listener, self._accept, listener, self._loop)
@@ -107,8 +107,9 @@ class Listener:
         task.add_done_callback(self._accepting.discard)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A plain callback: each connection is registered before anything can fail, so closing misses none.
-        # High-water mark 0: after a drain the operating system has all bytes, and the abort below loses none.
+        # This is a plain callback, so that each connection is registered before anything can fail and `close`
+        # finds it. With a high-water mark of 0, the operating system has all bytes after a drain, so the
+        # abort below loses none.
         writer.transport.set_write_buffer_limits(high=0)
         task: asyncio.Task[None] = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LLMRequest:
-    """Request to a scripted model, copied at that moment.
+    """Request to a scripted model, copied when it arrives.
 
     Args:
         messages: The history.
-        tools: The tool schemas, or None.
+        tools: The tool schemas, if any.
         options: Everything else, such as ``temperature``.
-        streamed: True if it came through `chat_stream`.
+        streamed: True if the request was made through `chat_stream`.
     """
 
     messages: list[dict[str, Any]]
@@ -44,10 +44,10 @@ class ScriptedLLM(BaseLLMClient):
     Args:
         script: The items, one for each request (see `pure_agent_loop.testing.script`), or one
             callable ``(messages, tools, options) -> item`` that answers all of them.
-        strict: Fail when the script runs out or is not used up; see `assert_done`. If False, the last
-            item answers every further request.
-        usage: Token usage of answers without their own; None for no usage.
-        tools_may_fail: Allow tools to raise. Otherwise a tool that raises anything but `Retry`,
+        strict: True to fail if the script runs out or items are left; see `assert_done`. If False, the last
+            item repeats for every further request.
+        usage: Token usage of answers that have none; None for no usage.
+        tools_may_fail: True to allow tools to raise. Otherwise a tool that raises anything but `Retry`,
             `ToolExecutionError` and other errors of this package fails the test: in `assert_done`, and at the
             end of ``with ScriptedLLM(...)`` and of ``with agent.override(llm=...)``.
 
@@ -85,7 +85,7 @@ class ScriptedLLM(BaseLLMClient):
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
-        """Return the next answer, complete.
+        """Return the next answer as a whole.
 
         Args:
             messages: Recorded.
@@ -104,7 +104,7 @@ class ScriptedLLM(BaseLLMClient):
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
-        """Stream the next answer. Same arguments and errors as `chat`."""
+        """Stream the next answer. The arguments and errors are those of `chat`."""
         plan = await self._plan(LLMRequest(*_copies(messages, tools, kwargs), streamed=True))
         async for delta in _play(plan):
             yield delta
@@ -135,7 +135,7 @@ class ScriptedLLM(BaseLLMClient):
         """Fail if a tool raised an unexpected exception, unless ``tools_may_fail``.
 
         Raises:
-            ScriptError: Its cause is the first such exception.
+            ScriptError: A tool raised; the first such exception is the cause.
         """
         if self.tool_errors and not self._tools_may_fail:
             failures = [(name, type(error).__name__, safe_str(error)) for name, error in self.tool_errors]
@@ -158,7 +158,7 @@ class ScriptedLLM(BaseLLMClient):
 def _copies(
     messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, options: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, dict[str, Any]]:
-    # Options may hold things that cannot be copied deeply, such as functions; messages may not.
+    # Options may contain values that cannot be deep-copied, such as functions; messages cannot.
     return copy.deepcopy(messages), copy.deepcopy(tools), dict(options)
 
 

@@ -1,4 +1,4 @@
-"""Conversion of a script item to the deltas, gates and faults that are played."""
+"""Convert a script item to the deltas, gates and faults that are played."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _OUR_ID = re.compile(r"call_(\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An item, ready to be played.
+    """A script item, ready to be played.
 
     Args:
         steps: The steps, in order.
-        done: Send ``[DONE]`` at the end.
+        done: True to send ``[DONE]`` at the end.
         empty: Content of an answer without text: None or "".
-        response: The answer as it was given, if it was given as an `LLMResponse`.
+        response: The answer, if the item is an `LLMResponse`.
         begun: False if the item is a lone fault or exception, which may come before any byte of an answer.
     """
 
@@ -39,11 +39,11 @@ def plan_item(item: Any, messages: Sequence[Any], usage: TokenUsage | None) -> P
     """Convert an item to steps.
 
     Args:
-        messages: The request's history; new call ids continue its ids.
-        usage: The tokens of answers without their own.
+        messages: The request's history; new call ids continue the ids in it.
+        usage: Token usage of answers that have none.
 
     Raises:
-        ConfigError: It is not an item.
+        ConfigError: The value is not a script item.
     """
     check_item(item, "the item")
     if isinstance(item, (Exception, Fault)):
@@ -74,7 +74,7 @@ def _is_delta_list(item: Any) -> bool:
 
 
 class _Writer:
-    """Writes one answer as deltas, giving ids and indexes to its calls."""
+    """Writes one answer as deltas, with ids and indexes for the calls."""
 
     def __init__(self, messages: Sequence[Any], usage: TokenUsage | None) -> None:
         self._usage = usage

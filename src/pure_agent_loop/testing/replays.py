@@ -22,7 +22,7 @@ def assert_replays(
 
     Args:
         recorded: The records of a session, or the path of its ``.jsonl`` file.
-        agent: Use its prompts, limits, permissions and tools' schemas instead of the recorded ones.
+        agent: Agent whose prompts, limits, permissions and tool schemas replace the recorded ones.
 
     Returns:
         The replay.

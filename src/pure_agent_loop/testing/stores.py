@@ -5,8 +5,8 @@
     def test_my_store():
         check_store(lambda folder: MyStore(folder / "sessions"))
 
-With pytest, ``@pytest.mark.parametrize("rule", STORE_RULES)`` and ``check_store(make, rules=[rule])`` make a
-test of each rule.
+With pytest, ``@pytest.mark.parametrize("rule", STORE_RULES)`` and ``check_store(make, rules=[rule])`` create
+one test per rule.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def check_store(make_store: MakeStore, *, rules: Iterable[str] | None = None) ->
     """Run the rules against a store.
 
     Args:
-        make_store: Creates a store for a folder, which exists and is empty; a store without files can use its
-            path as a name. Two stores created for the same folder must share their sessions.
-        rules: Which of `STORE_RULES`; None for all.
+        make_store: Function that creates a store for an existing empty folder; a store without files can use
+            the folder's path as a name. Two stores created for the same folder must share their sessions.
+        rules: Rules to check, from `STORE_RULES`; None for all.
 
     Raises:
-        ScriptError: A rule is broken. The message names it.
+        ScriptError: A rule is broken. The message names the rule.
     """
     for name in STORE_RULES if rules is None else rules:
         with tempfile.TemporaryDirectory(prefix="store-") as folder:
@@ -221,7 +221,7 @@ def _what_is_missing_is_said(make: MakeStore, folder: Path) -> None:
         _need_error(SessionNotFoundError, "read", lambda: store.read("s"))
         _need_error(SessionNotFoundError, "delete", lambda: store.delete("s"))
         _need(not store.list(), "list names a missing session")
-        store.open("other").close()  # again, now that the store has a session
+        store.open("other").close()  # check again, now that the store has a session
         store.delete("other")
 
 

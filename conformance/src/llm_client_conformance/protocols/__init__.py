@@ -1,6 +1,6 @@
-"""Strict servers of other protocols, on loopback, that refuse what the real ones refuse.
+"""Strict servers of other protocols, on loopback, that reject the same requests as the real ones.
 
-Each plays a script, as `ScriptedServer` does, and names the source of each refusal.
+Each server plays a script, as `ScriptedServer` does, and names the source of each rule.
 """
 
 from llm_client_conformance.protocols.aws import amazon_message

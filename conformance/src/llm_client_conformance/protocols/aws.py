@@ -16,11 +16,11 @@ from llm_client_conformance.scripted.request import ServerRequest
 
 
 def signature_of(request: ServerRequest, names: Sequence[str], secret: str, region: str) -> str:
-    """Return the signature of a request to Bedrock, as it came.
+    """Return the expected signature of a request to Bedrock, computed from the received request.
 
     Args:
         request: The request.
-        names: Headers that are signed, in order.
+        names: Names of the signed headers, in order.
         secret: Secret key.
         region: Region.
     """
@@ -42,8 +42,8 @@ def amazon_message(headers: Mapping[str, str], payload: bytes) -> bytes:
     """Return one message of Amazon's event stream.
 
     Args:
-        headers: Texts by name.
-        payload: The body.
+        headers: Header values by name.
+        payload: Body of the message.
     """
     fields = b"".join(
         struct.pack(f"!B{len(name)}sBH{len(text)}s", len(name), name.encode(), 7, len(text), text.encode())

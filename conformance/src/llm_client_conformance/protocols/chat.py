@@ -1,4 +1,4 @@
-"""Chat-completions server of a named vendor that plays a script and refuses what the vendor refuses."""
+"""Chat-completions server with the rules of a vendor, which plays a script."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from llm_client_conformance.values import ConfigError
 class ChatServer(ScriptedServer):
     """Chat-completions server of a named vendor, on loopback, that plays a script; see `ScriptedServer`.
 
-    Its `base_url` holds the vendor's host name, so that profiles that look for it match.
+    The `base_url` contains the vendor's host name, so that clients which look for that name recognize the
+    vendor.
 
     Args:
         script: See `ScriptedServer`.
-        dialect: ``deepseek``, ``kimi``, ``qwen``, ``glm``, ``mistral``, ``openrouter``, ``gemini``, or
-            your own `ChatDialect`.
+        dialect: ``deepseek``, ``kimi``, ``qwen``, ``glm``, ``mistral``, ``openrouter``, ``gemini``, or a
+            custom `ChatDialect`.
         options: Further arguments of `ScriptedServer`.
 
     Raises:

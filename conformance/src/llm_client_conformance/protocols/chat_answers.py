@@ -1,4 +1,4 @@
-"""Answers of a vendor's chat completions: its fields for reasoning, signatures and tokens."""
+"""Answers in a vendor's chat completions, with fields for reasoning, signatures and tokens."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class ChatWriting(Writing):
     """Writer of one answer in a dialect.
 
     Args:
-        dialect: The rules.
-        signed: Where signatures are kept, with the reasoning or the name of the tool that they belong to.
+        dialect: Rules of the vendor.
+        signed: Dict to which sent signatures are added, with the reasoning or the tool name that they belong
+            to.
     """
 
     dialect: ChatDialect = field(default_factory=lambda: DIALECTS["deepseek"])
@@ -27,7 +28,7 @@ class ChatWriting(Writing):
     _thought: str = ""
 
     def error(self, body: bytes) -> bytes:
-        """Return the error, in a list if the vendor sends it so."""
+        """Return the error, in a list if the vendor sends errors in a list."""
         return b"[" + body + b"]" if self.dialect.errors_in_list and body[:1] == b"{" else body
 
     def chunk(self, delta: Delta) -> bytes:

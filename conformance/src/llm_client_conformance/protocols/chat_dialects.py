@@ -1,4 +1,4 @@
-"""Dialects of chat completions: what each vendor refuses, ignores and sends back, as data.
+"""Dialects of chat completions: which fields each vendor rejects, ignores and returns, as data.
 
 Sources of the rules: ``[D]`` DeepSeek's documentation (Thinking Mode, JSON Output), ``[P]`` pydantic-ai
 2.68.0, which probed the APIs, and issues, named by repository and number.
@@ -19,30 +19,31 @@ class ChatDialect:
 
     Args:
         name: The vendor.
-        host: Host name, which `ChatServer.base_url` holds, so that clients recognise the vendor.
-        fields: Request fields besides those of the protocol.
-        refuses: Fields of the protocol that are refused.
+        host: Host name to include in `ChatServer.base_url`, so that clients recognise the vendor.
+        fields: Request fields in addition to those of the protocol.
+        refuses: Fields of the protocol that are rejected.
         ignores: Fields that are accepted without effect.
-        takes_parts: Types of the parts of messages that are accepted.
-        efforts: Values of ``reasoning_effort`` that are accepted; empty for any.
-        thinks: Whether the model thinks unless the request says otherwise.
-        reasoning_back: Messages that must hold ``reasoning_content`` while the model thinks: those with
-            ``calls``, or all assistant messages of ``rounds`` with calls; empty for none.
-        thinking_in_content: Whether thinking is sent as a chunk of ``content``, not as ``reasoning_content``.
-        back_if_kept: Whether reasoning must come back only if the request keeps it, with
+        takes_parts: Accepted types of message parts.
+        efforts: Accepted values of ``reasoning_effort``; empty for any value.
+        thinks: True if the model thinks unless the request says otherwise.
+        reasoning_back: Messages that must contain ``reasoning_content`` while the model thinks: ``calls`` for
+            messages with calls, ``rounds`` for all assistant messages of rounds with calls; empty for none.
+        thinking_in_content: True if thinking is sent as a chunk of ``content`` instead of
+            ``reasoning_content``.
+        back_if_kept: True if reasoning must be returned only if the request keeps it, by
             ``thinking.clear_thinking`` false.
-        no_choices: Values of ``tool_choice`` that are refused; ``function`` is a named function.
-        choices_without_thinking: Whether these values are accepted while the model does not think.
-        formats: Types of ``response_format`` that are accepted.
-        strict_tools: Whether ``strict`` is accepted in tools.
-        temperature: The only temperature that is accepted while the model thinks; None for any.
-        call_id: Regular expression of call ids; empty for any.
-        user_after_tool: Whether a user message may follow a tool's result.
-        signs_reasoning: Whether reasoning has signed ``reasoning_details``, which must come back unchanged.
-        signs_calls: Whether the first call of a response gets a signature, which must come back unchanged.
-        usage: Form of cached tokens in ``usage``.
-        counts_unasked: Whether streams carry the usage without ``stream_options``.
-        errors_in_list: Whether an error body is a list with one object.
+        no_choices: Rejected values of ``tool_choice``; ``function`` means a named function.
+        choices_without_thinking: True if these values are accepted while the model does not think.
+        formats: Accepted types of ``response_format``.
+        strict_tools: True if ``strict`` is accepted in tools.
+        temperature: The only accepted temperature while the model thinks; None for any temperature.
+        call_id: Regular expression of valid call ids; empty for any id.
+        user_after_tool: True if a user message may follow a tool's result.
+        signs_reasoning: True if reasoning has signed ``reasoning_details``, which must be returned unchanged.
+        signs_calls: True if the first call of a response gets a signature, which must be returned unchanged.
+        usage: Format of cached tokens in ``usage``.
+        counts_unasked: True if streams contain the usage even without ``stream_options``.
+        errors_in_list: True if an error body is a list with one object.
     """
 
     name: str
@@ -77,7 +78,7 @@ DIALECTS = {
         fields=["thinking"],
         ignores=["max_completion_tokens"],  # [P]; only `max_tokens` is documented [D]
         thinks=True,  # [D]
-        # All rounds with calls, for ever [D]; their final answers too (openclaw/openclaw#73417,
+        # In all rounds with calls, without end [D], including the final answers (openclaw/openclaw#73417,
         # MoonshotAI/kimi-cli#2141).
         reasoning_back="rounds",
         no_choices=["required", "function"],  # deepseek-ai/awesome-deepseek-integration#598
@@ -109,10 +110,10 @@ DIALECTS = {
         "GLM",
         "api.z.ai",
         fields=["thinking", "tool_stream", "do_sample", "request_id"],
-        efforts=["low", "high", "max"],  # of 5.3: charmbracelet/catwalk#603
+        efforts=["low", "high", "max"],  # values of 5.3: charmbracelet/catwalk#603
         thinks=True,
         reasoning_back="rounds",
-        back_if_kept=True,  # its guide "Thinking Mode"; adolfousier/opencrabs#1348
+        back_if_kept=True,  # GLM's guide "Thinking Mode"; adolfousier/opencrabs#1348
         no_choices=["required", "function"],  # vectorize-io/hindsight#4246
     ),
     "mistral": ChatDialect(
@@ -133,7 +134,7 @@ DIALECTS = {
         "openrouter.ai",
         fields=["reasoning", "provider", "models", "plugins", "transforms", "route", "usage"],
         ignores=["max_completion_tokens"],  # [P]
-        signs_reasoning=True,  # its guide "Reasoning Tokens": the whole sequence, unmodified
+        signs_reasoning=True,  # OpenRouter's guide "Reasoning Tokens": the whole sequence, unmodified
     ),
     "gemini": ChatDialect(
         "Gemini's compatible endpoint",

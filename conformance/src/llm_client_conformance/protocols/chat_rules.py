@@ -1,4 +1,4 @@
-"""Requests that a vendor's chat-completions server refuses."""
+"""Rules by which a vendor's chat-completions server rejects requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llm_client_conformance.protocols.chat_dialects import DIALECTS, ChatDialect
 from llm_client_conformance.protocols.models import STAND_IN
 from llm_client_conformance.scripted.history import check_request
 
-# Request fields of the protocol: the types of the ``openai`` package 3.57.0.
+# Request fields of the protocol, from the types of the ``openai`` package 3.57.0.
 PROTOCOL_FIELDS = frozenset((
     "audio", "frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
     "metadata", "modalities", "moderation", "parallel_tool_calls", "prediction", "presence_penalty",
@@ -29,10 +29,12 @@ def check_chat_request(
     Args:
         body: The parsed JSON.
         dialect: Name of a dialect, or a `ChatDialect`.
-        signed: Signatures that were sent before, as in `ChatServer.signed`; None to skip their rules.
+        signed: Signatures that were sent before, as in `ChatServer.signed`; None to skip the rules for
+            signatures.
 
     Returns:
-        One sentence per violation; empty if the request is valid. Rules of the dialect name the vendor.
+        One sentence per violation; empty if the request is valid. Sentences about rules of the dialect name
+        the vendor.
     """
     rules = DIALECTS[dialect] if isinstance(dialect, str) else dialect
     extra = ["reasoning_content"] if rules.reasoning_back else []
@@ -101,7 +103,7 @@ def _check_messages(messages: Sequence[Mapping[str, Any]], rules: ChatDialect) -
 
 
 def _check_reasoning(messages: Sequence[Mapping[str, Any]], rules: ChatDialect) -> Iterator[str]:
-    """Check that messages hold the reasoning that must come back; it may be empty."""
+    """Check that messages contain the reasoning that must be returned, which may be empty."""
     rounds: list[list[tuple[int, Mapping[str, Any]]]] = [[]]
     for number, message in enumerate(messages):
         if message.get("role") == "user":
@@ -117,7 +119,7 @@ def _check_reasoning(messages: Sequence[Mapping[str, Any]], rules: ChatDialect) 
 
 
 def _check_details(messages: Sequence[Mapping[str, Any]], signed: Mapping[str, str]) -> Iterator[str]:
-    """Check that details of reasoning are those that were sent."""
+    """Check that details of reasoning equal those that were sent."""
     for number, message in enumerate(messages):
         for detail in message.get("reasoning_details") or ():
             if signed.get(str(detail.get("signature"))) != detail.get("text"):

@@ -1,4 +1,4 @@
-"""Servers of Claude through Amazon Bedrock and Vertex AI: `MessagesServer` behind a cloud's URL and access.
+"""Servers of Claude on Amazon Bedrock and Vertex AI: `MessagesServer` with a cloud's URLs and authentication.
 
 Sources of the refusals: ``[A]`` the ``anthropic`` package 2.14.0, ``lib/bedrock`` and ``lib/vertex``, ``[B]``
 the format of Amazon's event streams, as ``botocore`` 1.44 reads it.
@@ -27,14 +27,14 @@ _SCOPE = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/bedrock/aws4_request, "
     r"SignedHeaders=([^,]+), Signature=([0-9a-f]{64})"
 )
-# Exceptions in a stream, by the types of errors.
+# Names of exceptions in a stream, by type of error.
 _EXCEPTIONS = {"rate_limit_error": "throttlingException", "invalid_request_error": "validationException"}
 
 
 class _CloudServer(MessagesServer):
-    version: ClassVar[str]  # of the body
-    missing: ClassVar[tuple[str, ...]]  # fields of Anthropic's own API that the cloud refuses
-    _form: ClassVar[re.Pattern[str]]  # of paths: the model, then what is asked for
+    version: ClassVar[str]  # `anthropic_version` in the body
+    missing: ClassVar[tuple[str, ...]]  # fields of Anthropic's own API that the cloud rejects
+    _form: ClassVar[re.Pattern[str]]  # pattern of paths: the model, then the action
 
     def _parts(self, request: ServerRequest) -> tuple[str, str]:
         match = self._form.fullmatch(request.path)
@@ -59,13 +59,15 @@ class _CloudServer(MessagesServer):
 
 
 class BedrockServer(_CloudServer):
-    """Amazon Bedrock's ``InvokeModel`` with a script; see `MessagesServer`. Streams are binary events.
+    """Server of Amazon Bedrock's ``InvokeModel`` that plays a script; see `MessagesServer`.
 
-    Each request must be signed by one of the keys, or carry one as a bearer token.
+    Streams are binary events.
+
+    Each request must be signed with one of the keys, or contain one as a bearer token.
 
     Args:
         script: See `ScriptedServer`.
-        keys: Secret keys by access key; bearer tokens under ``""``. None accepts everything.
+        keys: Secret keys by access key; bearer tokens under ``""``. None accepts all requests.
         region: Region for which requests must be signed.
         options: Further arguments of `ScriptedServer`.
     """
@@ -120,7 +122,10 @@ class BedrockServer(_CloudServer):
 
 
 class VertexServer(_CloudServer):
-    """Vertex AI's ``rawPredict`` with a script; see `MessagesServer`. Keys are access tokens."""
+    """Server of Vertex AI's ``rawPredict`` that plays a script; see `MessagesServer`.
+
+    The accepted keys are access tokens.
+    """
 
     version = "vertex-2023-10-16"
     missing = ("container",)
@@ -146,7 +151,7 @@ class VertexServer(_CloudServer):
 
 @dataclass(slots=True)
 class AmazonWriting(MessagesWriting):
-    """Writer of one answer as Bedrock frames it."""
+    """Writer of one answer in Bedrock's event stream."""
 
     stream_type: ClassVar[str] = "application/vnd.amazon.eventstream"
 
@@ -156,8 +161,8 @@ class AmazonWriting(MessagesWriting):
         return b"".join(_message_of(payload) for payload in payloads if payload)
 
     def stream_error(self, body: bytes) -> bytes:
-        """Return the error of Anthropic's protocol; `framed` makes an exception of it."""
-        return MessagesWriting.error(self, body)  # no super(): a dataclass with slots is another class
+        """Return the error in Anthropic's form; `framed` converts it to an exception."""
+        return MessagesWriting.error(self, body)  # super() fails in a dataclass with slots
 
     def error(self, body: bytes) -> bytes:
         """Return the error in Amazon's form."""

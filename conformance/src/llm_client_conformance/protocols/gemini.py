@@ -1,4 +1,4 @@
-"""Server with Google's Gemini API that plays a script and refuses what the real one refuses."""
+"""Server with Google's Gemini API, which plays a script and rejects the same requests as the real one."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class GeminiServer(ScriptedServer):
 
     It answers ``POST .../models/NAME:generateContent`` and ``:streamGenerateContent``, and
     ``GET .../models/NAME``. From Gemini 3 on, the first call of a response and the end of a text get a
-    signature, before only after reasoning; signed parts must come back as they were sent. Scripts may hold
-    `model_parts` besides the usual items.
+    signature; with earlier models, this is so only after reasoning. Signed parts must be returned unchanged.
+    Scripts may contain `model_parts` in addition to the usual items.
 
     Args:
         script: See `ScriptedServer`.

@@ -52,7 +52,7 @@ class GeminiWriting(Writing):
     """Writer of one response.
 
     Args:
-        issued: Where signatures are kept.
+        issued: Object that stores the sent signatures.
     """
 
     issued: IssuedSignatures = field(default_factory=IssuedSignatures)
@@ -99,7 +99,7 @@ class GeminiWriting(Writing):
         return to_json(self._response(parts, self._reason))
 
     def _parts(self, delta: Delta) -> Iterator[dict[str, Any]]:
-        """Yield the parts of a delta; a call is one part, sent after its last piece."""
+        """Yield the parts of a delta; a call becomes one part, sent after the last piece of the call."""
         if delta.reasoning:
             self._has_thought = True
             yield {"text": delta.reasoning, "thought": True}
@@ -112,7 +112,7 @@ class GeminiWriting(Writing):
         self._usage = delta.usage or self._usage
 
     def _made(self) -> Iterator[dict[str, Any]]:
-        """Yield the complete calls; the first of a response is signed."""
+        """Yield the complete calls; the first call of a response is signed."""
         pieces, self._pieces = self._pieces, {}
         for call in pieces.values():
             part = {"functionCall": _call(call)}
@@ -147,7 +147,7 @@ class GeminiWriting(Writing):
 
 
 def _call(pieces: Sequence[ToolCallDelta]) -> dict[str, Any]:
-    """Return a call for its pieces; arguments that are not a JSON object become an empty one."""
+    """Return a call made from its pieces; arguments that are not a JSON object become an empty object."""
     whole = next((piece.arguments for piece in pieces if isinstance(piece.arguments, dict)), None)
     if whole is None:
         try:
@@ -176,7 +176,7 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class GeminiParts(ServerFault):
-    """A response made of parts of the protocol; make one with `model_parts`."""
+    """A response made of parts of the protocol; created by `model_parts`."""
 
     parts: tuple[Mapping[str, Any], ...]
     fields: Mapping[str, Any]
@@ -217,7 +217,7 @@ def model_parts(
     Args:
         parts: Parts. An empty ``thoughtSignature`` becomes a new one.
         finish_reason: Why the response ended.
-        finish_message: Details of it.
+        finish_message: Details of the finish reason.
         response: Fields of the response, such as ``usageMetadata`` or ``candidates``.
     """
     fields = {"finishReason": finish_reason, **({"finishMessage": finish_message} if finish_message else {})}

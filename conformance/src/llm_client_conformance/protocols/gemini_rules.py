@@ -1,7 +1,7 @@
-"""Requests that the Gemini API refuses, each rule with its source.
+"""Rules by which the Gemini API rejects requests, each with its source.
 
 Sources: ``[G]`` types and docstrings of the ``google-genai`` package 3.6.1, ``[P]`` pydantic-ai 2.68.0, which
-probed the API, ``[R]`` error texts of the API, as public repositories quote them.
+probed the API, ``[R]`` error texts of the API that public repositories quote.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _check_response(response: Mapping[str, Any], place: str, model: str) -> Iter
 
 
 def _check_results(contents: list[Any]) -> Iterator[str]:
-    """Check that calls are followed by their results, all in the next content."""
+    """Check that the results of calls follow the calls, all in the next content."""
     called: list[Any] = []
     for number, content in enumerate(contents):
         parts = content.get("parts") or ()

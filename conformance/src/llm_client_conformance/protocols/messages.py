@@ -1,4 +1,4 @@
-"""Server with Anthropic's Messages protocol that plays a script and refuses what the real one refuses."""
+"""Server with Anthropic's Messages protocol, which plays a script and rejects invalid requests."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class MessagesServer(ScriptedServer):
     """Messages server that plays a script over real sockets; see `ScriptedServer`.
 
     It answers ``POST .../v1/messages``, ``POST .../v1/messages/count_tokens`` and ``GET .../v1/models/NAME``.
-    Thinking gets a signature, and must come back as it was sent; for models that bind thinking, also after
-    the same system prompt, tools and messages. Scripts may hold `message_blocks` besides the usual items.
+    Thinking gets a signature and must be returned unchanged; for models that bind thinking, it must also
+    follow the same system prompt, tools and messages. Scripts may contain `message_blocks` in addition to the
+    usual items.
 
     Args:
         script: See `ScriptedServer`.
@@ -87,7 +88,7 @@ class MessagesServer(ScriptedServer):
 
 
 def model_info(name: str) -> dict[str, Any]:
-    """Return what ``GET /v1/models/NAME`` answers about a Claude model [A]."""
+    """Return the response of ``GET /v1/models/NAME`` for a Claude model [A]."""
     family = claude_rules(name)
     thinking = {"adaptive": family.thinking == "adaptive", "enabled": family.thinking == "budget"}
     thinking |= {kind: family.off == kind for kind in ("disabled", "between_tools")}

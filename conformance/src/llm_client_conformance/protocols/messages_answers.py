@@ -46,7 +46,7 @@ _TOOLS_BETA = "inline-tools-2026-09-15"
 
 @dataclass(slots=True)
 class IssuedThinking:
-    """Thinking that a server has sent: its text and the digest of what came before, by signature."""
+    """Thinking that a server has sent: by signature, the text and the digest of the preceding request."""
 
     texts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -62,16 +62,16 @@ class MessagesWriting(Writing):
     """Writer of one answer in the Messages protocol.
 
     Args:
-        issued: Where signatures are kept.
+        issued: Object that stores the sent signatures.
         digest: Digest of the request.
-        summarizes: Whether the request asks for a summary, which is signed then.
+        summarizes: True if the request asks for a summary, which is then signed.
     """
 
     issued: IssuedThinking = field(default_factory=IssuedThinking)
     digest: str = ""
     summarizes: bool = False
     _index: int = -1
-    _kind: str = ""  # of the open block: "text", "thinking" or the index of a call
+    _kind: str = ""  # kind of the open block: "text", "thinking" or the index of a call
     _thought: str = ""
     _has_begun: bool = False
     _reason: str | None = None
@@ -217,7 +217,7 @@ def _apply(event: Mapping[str, Any], content: list[dict[str, Any]], partial: lis
 
 @dataclass(frozen=True, slots=True)
 class MessageBlocks(ServerFault):
-    """An answer made of blocks of the protocol; make one with `message_blocks`."""
+    """An answer made of blocks of the protocol; created by `message_blocks`."""
 
     blocks: tuple[Mapping[str, Any], ...]
     fields: Mapping[str, Any]
@@ -255,7 +255,7 @@ def message_blocks(
     Args:
         blocks: Content blocks. Thinking without a signature gets one.
         stop_reason: Why the answer ended.
-        usage: The ``usage``; None for a small one.
+        usage: The ``usage`` object; None for small numbers.
         fields: Further fields of the message, such as ``stop_details`` or ``input_transformations``.
     """
     return MessageBlocks(blocks, {"stop_reason": stop_reason, "usage": usage, **fields})
@@ -275,7 +275,7 @@ def _early(ending: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a block as events, its text and input in pieces."""
+    """Yield a block as events, with text and input in pieces."""
     start, deltas = dict(block), list[dict[str, Any]]()
     if block["type"] == "text":
         start["text"] = ""

@@ -1,7 +1,7 @@
-"""Requests that the Messages API refuses, each rule with its source.
+"""Rules by which the Messages API rejects requests, each with its source.
 
-Sources of the refusals: ``[A]`` types and docstrings of the ``anthropic`` package 2.14.0, ``[P]`` pydantic-ai
-2.68.0, which probed the API, ``[S]`` Anthropic's skill ``claude-api`` of July 2026, ``[D]`` its pages
+Sources of the rules: ``[A]`` types and docstrings of the ``anthropic`` package 2.14.0, ``[P]`` pydantic-ai
+2.68.0, which probed the API, ``[S]`` Anthropic's skill ``claude-api`` of July 2026, ``[D]`` Anthropic's pages
 "Mid-conversation system messages" and "Compaction" of September 2026.
 """
 
@@ -53,8 +53,8 @@ def check_messages_request(
 
     Args:
         body: The parsed JSON.
-        headers: Headers, with names in lower case; None to skip their rules.
-        issued: Thinking that was sent before; None to skip the rules for it.
+        headers: Headers with lower-case names; None to skip the rules for headers.
+        issued: Thinking that was sent before; None to skip the rules for thinking.
 
     Returns:
         One sentence per violation, with the source of the rule; empty if the request is valid.
@@ -76,7 +76,7 @@ class _RequestCheck:
         self._marks = 0
         self._calls: list[str] = []
         self._betas = (headers or {}).get("anthropic-beta", "")
-        self._names: set[str] = set()  # of tools known so far
+        self._names: set[str] = set()  # names of the tools known so far
 
     def run(self) -> list[str]:
         body = self._body
@@ -92,7 +92,7 @@ class _RequestCheck:
         self._check_thinking()
         self._check_tools()
         self._check_messages()
-        self._check_choice()  # of tools that messages may have added
+        self._check_choice()  # the choice of tools, which messages may have added
         self._check_compaction()
         if self._marks > 4:
             self._add(f"at most 4 blocks with cache_control; found {self._marks} [S]")
@@ -197,7 +197,7 @@ class _RequestCheck:
             self._add(f"tool_use ids without tool_result blocks: {', '.join(map(str, pending))} [A]")
 
     def _check_open_round(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Check that the newest response fits the thinking of the request (pydantic/pydantic-ai#2075)."""
+        """Check that the newest response matches the thinking option (pydantic/pydantic-ai#2075)."""
         content = messages[-1].get("content")
         is_open = isinstance(content, list) and content and content[0].get("type") == "tool_result"
         if not is_open or self._family.thinking != "budget" or len(messages) < 2:
@@ -237,7 +237,7 @@ class _RequestCheck:
         return calls
 
     def _check_system(self, message: Mapping[str, Any], number: int, pending: list[str]) -> None:
-        """Check a system entry: its place, and the tools that it changes."""
+        """Check a system entry: the position, and the tools that it changes."""
         place, messages = f"messages.{number}", self._body["messages"]
         if not self._family.takes_tool_changes:
             self._add(f"{place}.role: 'system' is not supported by this model [D]")
@@ -259,7 +259,7 @@ class _RequestCheck:
                 self._add(f"{place}.content.{index}: tool_reference_unresolved: {change.get('name')!r} [D]")
 
     def _check_compaction(self) -> None:
-        """Check that summaries are unchanged and come first, and that what they need is there."""
+        """Check that summaries are unchanged and come first, and that the required betas are present."""
         body = self._body
         messages = body.get("messages") or []
         if "compaction" in body and "context_management" in body:
@@ -329,7 +329,7 @@ class _RequestCheck:
         self._marks += "cache_control" in block
 
     def _check_thoughts(self, number: int, content: Sequence[Mapping[str, Any]]) -> None:
-        """Check that thinking is unchanged, and valid after what comes before it."""
+        """Check that thinking is unchanged, and valid after the preceding messages."""
         issued = self._issued
         if issued is None:
             return
@@ -349,7 +349,7 @@ class _RequestCheck:
 def digest_of(body: Mapping[str, Any], end: int | None) -> str:
     """Return a digest of the system prompt, the tools and the first messages, without cache marks.
 
-    A summary takes the place of what came before it.
+    A summary replaces the messages before it.
     """
     messages = (body.get("messages") or [])[:end]
     begin = max((n for n, message in enumerate(messages) if _compactions([message])), default=0)

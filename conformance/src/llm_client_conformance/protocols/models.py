@@ -1,6 +1,6 @@
-"""Models that the strict servers recognise by their names, and what each accepts: Claude and Gemini.
+"""Claude and Gemini models that the strict servers recognise by name, and what each model accepts.
 
-A client has such a table too; a referee that read it from the client would repeat the client's mistakes.
+A client also has such a table; a test kit that read the client's table would repeat the client's mistakes.
 Checked 2026-11-27. Sources: the ``anthropic`` package 2.14.0, and pydantic-ai 2.68.0
 (``profiles/anthropic.py``), which probed most of these rules; Anthropic's page "Mid-conversation system
 messages".
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # of the API; the newer one rejects sampling fields
+OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # API versions; the newer one rejects sampling fields
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 SIGNATURE = "thoughtSignature"
 STAND_IN = "skip_thought_signature_validator"  # signature for calls that another model made
@@ -24,18 +24,19 @@ class ClaudeRules:
     """Rules of a family of Claude models.
 
     Args:
-        name: Name for messages.
+        name: Name to show in messages.
         models: Regular expression for the names of the models.
         thinking: How thinking is requested: ``budget`` (``budget_tokens``), ``adaptive``, ``enabled`` (other
             vendors' switch without a budget), or ``none``.
         off: The ``thinking.type`` that switches thinking off; None if it cannot be switched off.
         efforts: Levels of ``output_config.effort``; empty if the field is rejected.
-        takes_sampling: Whether ``temperature``, ``top_p`` and ``top_k`` are accepted.
-        takes_forced_choice: Whether ``tool_choice`` may force a call.
-        takes_format: Whether ``output_config.format`` is accepted.
-        binds_thinking: Whether thinking is valid only after the same system prompt, tools and messages.
-        takes_tool_changes: Whether messages of role ``system`` may change the tools in mid-conversation.
-        max_output: Largest ``max_tokens``.
+        takes_sampling: True if ``temperature``, ``top_p`` and ``top_k`` are accepted.
+        takes_forced_choice: True if ``tool_choice`` may force a call.
+        takes_format: True if ``output_config.format`` is accepted.
+        binds_thinking: True if thinking is valid only after the same system prompt, tools and messages.
+        takes_tool_changes: True if messages with the role ``system`` may change the tools in
+            mid-conversation.
+        max_output: Maximum value of ``max_tokens``.
         version: Header ``anthropic-version``.
     """
 
@@ -54,7 +55,7 @@ class ClaudeRules:
 
 
 def _model(names: str, *versions: str) -> str:
-    """Return the pattern of Claude models; a version is followed by a date or nothing."""
+    """Return the pattern of Claude models; a version may be followed only by a date."""
     numbers = "|".join(version.replace(".", "[-.]") for version in versions)
     return rf"claude-(?:{names})-(?:{numbers})(?![-.]?\d{{1,2}}(?!\d))"
 
@@ -120,7 +121,7 @@ CLAUDE: list[ClaudeRules] = [
         off=None,
         takes_forced_choice="no",
     ),
-    # Newer models most likely follow the newest rules.
+    # Newer models probably follow the newest rules.
     replace(
         _BINDS,
         name="Claude 5.1 and later",
@@ -145,7 +146,8 @@ def claude_rules(model: str) -> ClaudeRules:
     """Return the family of a model by its name.
 
     Args:
-        model: Name, also with a prefix or suffix of a cloud, such as ``anthropic.claude-opus-4-6-v1:0``.
+        model: Name of the model, perhaps with a prefix or suffix of a cloud, such as
+            ``anthropic.claude-opus-4-6-v1:0``.
     """
     name = model.lower()
     return next((family for family in CLAUDE if re.search(family.models, name)), OTHER)

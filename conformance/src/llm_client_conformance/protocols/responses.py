@@ -1,4 +1,4 @@
-"""Server with OpenAI's Responses protocol that plays a script and refuses what the real one refuses."""
+"""Server with OpenAI's Responses protocol, which plays a script and rejects requests as the real one does."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ResponsesServer(ScriptedServer):
     """Responses server that plays a script over real sockets; see `ScriptedServer`.
 
     It answers ``POST .../responses``, and for responses in the background ``GET .../responses/ID`` and
-    ``POST .../responses/ID/cancel``. Reasoning is encrypted, and must come back as it was sent, before the
-    item that followed it. Scripts may hold `response_items` and `Detach` besides the usual items.
+    ``POST .../responses/ID/cancel``. Reasoning is encrypted and must be returned unchanged, before the item
+    that followed it. Scripts may contain `response_items` and `Detach` in addition to the usual items.
 
     Args:
         script: See `ScriptedServer`.

@@ -33,7 +33,7 @@ class IssuedItems:
     Args:
         reasoning: Reasoning items, by encrypted content.
         followers: Type of the item after each reasoning item, by encrypted content.
-        stored: Conversations that end with a stored response, by its id.
+        stored: Conversations that end with a stored response, by id of that response.
         ended: Ended responses, by id.
     """
 
@@ -43,7 +43,7 @@ class IssuedItems:
     ended: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def keep(self, response: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep a response that has ended; return it."""
+        """Store a response that has ended, and return it."""
         self.ended[response["id"]] = response
         if request.get("store") is not False:
             before = self.stored.get(str(request.get("previous_response_id")), [])
@@ -58,7 +58,7 @@ class ResponsesWriting(Writing):
     """Writer of one response.
 
     Args:
-        issued: Where reasoning and stored responses are kept.
+        issued: Object that stores the sent reasoning and the stored responses.
         request: The body of the request.
     """
 
@@ -76,7 +76,7 @@ class ResponsesWriting(Writing):
         return [self._frame(event) for event in self._events(delta)]
 
     def last_frames(self, *, done: bool) -> list[bytes]:
-        """Return the events that end the response; none after its items unless it has a finish reason."""
+        """Return the events that end the response; without a finish reason, only those of its items."""
         events = [*self._begun(), *self._closed()]
         if self._reason is not None and done:
             response = self.issued.keep(self._response(), self.request)
@@ -98,7 +98,7 @@ class ResponsesWriting(Writing):
         return to_json(self.state(response))
 
     def state(self, response: dict[str, Any]) -> dict[str, Any]:
-        """Return what the server answers at once: in the background, a response that has not begun."""
+        """Return the immediate answer of the server; in the background, a response that has not started."""
         if self.request.get("background"):
             return {**response, "status": "queued", "output": [], "usage": None}
         return response
@@ -136,7 +136,7 @@ class ResponsesWriting(Writing):
         if not isinstance(call.arguments, str) or not call.arguments:
             return
         if "input" in self._items[-1]:
-            self._items[-1]["input"] += call.arguments  # JSON until the item is complete
+            self._items[-1]["input"] += call.arguments  # remains JSON until the item is complete
         else:
             self._items[-1]["arguments"] += call.arguments
             yield self._event("response.function_call_arguments.delta", delta=call.arguments)
@@ -228,7 +228,7 @@ class ResponsesWriting(Writing):
 
 
 def _text_of(arguments: str) -> str:
-    """Return the text that a custom tool is called with, for the arguments of a script."""
+    """Return the input text of a custom tool for the arguments in a script."""
     try:
         return "".join(map(str, loads_exactly(arguments).values()))
     except (ValueError, AttributeError):
@@ -237,7 +237,7 @@ def _text_of(arguments: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ResponseItems(ServerFault):
-    """A response made of items of the protocol; make one with `response_items`."""
+    """A response made of items of the protocol; created by `response_items`."""
 
     items: tuple[Mapping[str, Any], ...]
     fields: Mapping[str, Any]
@@ -281,7 +281,7 @@ class Detach(ServerFault):
 
 
 def response_items(*items: Mapping[str, Any], **fields: Any) -> ResponseItems:
-    """Return a response made of these items, for `ResponsesServer`; in a stream, without deltas.
+    """Return a response made of these items, for `ResponsesServer`; a stream has no deltas.
 
     Args:
         items: Output items.

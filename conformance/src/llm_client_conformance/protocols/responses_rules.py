@@ -1,4 +1,4 @@
-"""Requests that the Responses API refuses, each rule with its source.
+"""Rules by which the Responses API rejects requests, each with its source.
 
 Sources: ``[O]`` types of the ``openai`` package 3.57.0; issues are named by repository and number.
 """
@@ -29,7 +29,7 @@ def check_responses_request(body: Any, *, issued: IssuedItems | None = None) -> 
 
     Args:
         body: The parsed JSON.
-        issued: Reasoning that was sent before; None to skip the rules for it.
+        issued: Reasoning that was sent before; None to skip the rules for reasoning.
 
     Returns:
         One sentence per violation, with the source of the rule; empty if the request is valid.
@@ -79,7 +79,7 @@ def _check_definitions(tools: Iterable[Mapping[str, Any]], place: str) -> Iterat
 
 
 def _check_items(items: list[Any], stored: int) -> Iterator[str]:
-    """Check the items of a conversation, of which the first are those that the server has itself."""
+    """Check the items of a conversation; the first items are those that the server has stored."""
     open_calls: dict[str, str] = {}
     for number, item in enumerate(items):
         kind = item.get("type", "message")
@@ -128,7 +128,7 @@ def _check_message(item: Mapping[str, Any], number: int) -> Iterator[str]:
 
 
 def _check_reasoning(items: list[Any], body: Mapping[str, Any], issued: IssuedItems | None) -> Iterator[str]:
-    """Check that reasoning is unchanged, before the item that followed it, and that no item comes twice."""
+    """Check that reasoning is unchanged, precedes the item that followed it, and that no item is repeated."""
     if issued is None:
         return
     ids = [item["id"] for item in items if item.get("id")]

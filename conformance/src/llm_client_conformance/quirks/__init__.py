@@ -1,4 +1,4 @@
-"""Answers as real servers send them, odd ones above all, each with what a right client makes of it.
+"""Answers as real servers send them, mostly odd ones, each with the result of a correct client.
 
 Each `Quirk` has the bytes of a body and the expected result. `serve` sends it from a real
 loopback server, and `check` lists the differences of any client's result:
@@ -7,7 +7,7 @@ loopback server, and `check` lists the differences of any client's result:
         with serve(quirk) as server:
             print(quirk.name, check(quirk, ask_my_client(server.base_url)))
 
-`QUIRKS` are those of chat completions, `PROTOCOL_QUIRKS` those of Messages, Responses and Gemini.
+`QUIRKS` has the quirks of chat completions, `PROTOCOL_QUIRKS` the quirks of Messages, Responses and Gemini.
 """
 
 from typing import Any
@@ -74,7 +74,7 @@ def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
 
 
-# The tools that the calls of the quirks name, to be sent with a request.
+# The tools that are called in the quirks, to be sent with a request.
 TOOLS: tuple[dict[str, Any], ...] = (
     _tool("add", "Add two numbers.", a="integer", b="integer"),
     _tool("now", "Tell the time."),

@@ -1,4 +1,4 @@
-"""Bodies of chat completions, written byte by byte, and the results that are expected of them."""
+"""Bodies of chat completions, written byte by byte, and the expected results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def think(text: str, field: str = "reasoning_content") -> dict[str, Any]:
 
 
 def part(arguments: Any = None, name: Any = None, **fields: Any) -> dict[str, Any]:
-    """Return a fragment of a call; None fields are omitted, the index too unless passed."""
+    """Return a fragment of a call; None values are omitted, and the index unless passed."""
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
     kind = {"type": "function"} if name else {}
     return {**fields, **kind, "function": function}
@@ -70,7 +70,7 @@ def calling(*parts: dict[str, Any], finish: Any = None) -> dict[str, Any]:
 
 
 def whole(message: dict[str, Any], finish: Any = "stop", **more: Any) -> bytes:
-    """Return a whole answer, not streamed."""
+    """Return a whole answer that is not streamed."""
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     return json.dumps({**WHOLE, "choices": [choice], **more}).encode()
 

@@ -1,4 +1,4 @@
-"""Check of a client's result: its differences from what a right client makes of a quirk."""
+"""Check of a client's result: the differences from the expected result of a quirk."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _check_error(kind: str | None, error: BaseException) -> list[str]:
 
 
 def _differences(quirk: Quirk, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield the fields that differ, each with its message."""
+    """Yield the fields that differ, each with a message."""
     expected = quirk.expected
     for field in ("text", "reasoning"):
         wanted, actual = getattr(expected, field), getattr(outcome, field) or ""

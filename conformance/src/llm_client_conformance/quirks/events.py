@@ -1,4 +1,4 @@
-"""Rows, events and results that the quirks of the makers' own protocols share."""
+"""Rows, events and results that the quirks of the vendors' own protocols share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quirks of calls: how fragments name their call by index, id or name."""
+"""Quirks of calls: how fragments identify their call, by index, id or name."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _called(arguments: Any = None, name: str = "add", **fields: Any) -> dict[str
 
 
 def _gemini(*chunks: Any) -> bytes:
-    """Return a stream as Google sends it: without names, lines ending in CR LF."""
+    """Return a stream as Google sends it: without event names, and with lines that end in CR LF."""
     return unnamed_events(*chunks).replace(b"\n", b"\r\n")
 
 

@@ -1,4 +1,4 @@
-"""Quirks as data: the answer of a server, what a right client makes of it, and what a client made."""
+"""Quirks as data: a server's answer, the expected result, and a client's result."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Expected:
     """Expected result of a body.
 
     Args:
-        text: The answer; white space around it does not count.
-        reasoning: The reasoning, compared in the same way.
-        calls: The calls in order, as (name, arguments). None instead of arguments means that they are
-            unusable: the call must be marked as such, and the tool must not run.
-        finish_reason: ``stop``, ``tool_calls``, ``length`` or ``content_filter``, whichever word the server
-            used.
+        text: The answer; surrounding white space is ignored.
+        reasoning: The reasoning; surrounding white space is ignored.
+        calls: The calls in order, as (name, arguments). None as
+            arguments means that the call must be marked as unusable, and that the tool must not run.
+        finish_reason: ``stop``, ``tool_calls``, ``length`` or ``content_filter``, even if the server used
+            another word.
         usage: The tokens that the server reported; None if it reported none, and a client may estimate them.
-        error: Kind of the error that the client must raise; None for no error. The other fields are then
-            ignored.
+        error: Kind of the error that the client must raise; None for no error. With an error, the other
+            fields are ignored.
     """
 
     text: str = ""
@@ -41,11 +41,11 @@ class Quirk:
     """Answer as a real server sends it.
 
     Args:
-        name: Short and unique.
-        why: Servers that send it, or the failure it causes.
+        name: A short unique name.
+        why: Servers that send this answer, or the failure that it causes.
         body: All bytes of the HTTP body.
         expected: The expected result.
-        content_type: As the server labels it.
+        content_type: Content type that the server sends.
         status: The HTTP status.
         protocol: ``chat`` completions, ``messages``, ``responses`` or ``gemini``.
     """
@@ -63,8 +63,8 @@ class OutcomeCall(NamedTuple):
     """One call of an `Outcome`.
 
     Args:
-        id: As the client will send it back with the result.
-        name: The tool.
+        id: Id that the client will return with the result.
+        name: Name of the tool.
         arguments: The parsed arguments; None if the client marked them as unusable.
     """
 

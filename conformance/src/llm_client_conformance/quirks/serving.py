@@ -40,25 +40,24 @@ class RawBody(ServerFault):
     async def play(self, out: Exchange) -> bool:
         """Send the body and end the answer."""
         if self.quirk.status != 200 or self.quirk.content_type not in (EVENT_STREAM, JSON):
-            out.writing = Writing(0, "")  # which leaves the body of an error as it is
+            out.writing = Writing(0, "")  # leaves the body of an error unchanged
             await out.respond(self.quirk.status, self.quirk.body, self.quirk.content_type)
             return False
-        out.streamed = self.quirk.content_type == EVENT_STREAM  # the content type follows it
+        out.streamed = self.quirk.content_type == EVENT_STREAM  # decides the content type
         await out.write(self.quirk.body)
         await out.end()
         return False
 
 
 def serve(quirk: Quirk, *, rechunk: int | Sequence[int] | None = None, check: bool = True) -> ScriptedServer:
-    """Return a loopback server of the quirk's protocol that answers every request with its body.
+    """Return a loopback server of the quirk's protocol that answers every request with the quirk's body.
 
     Args:
         quirk: The quirk.
         rechunk: Size in bytes of the body's pieces, if the request asks for a stream.
-        check: Reject requests that a strict server would reject.
+        check: True to reject requests that a strict server would reject.
 
-    Returns:
-        The server, to be used in a ``with`` block; clients need its ``base_url``.
+    Returns: The server, to be used in a ``with`` block; clients need the server's ``base_url``.
 
     Example:
         with serve(quirk) as server:

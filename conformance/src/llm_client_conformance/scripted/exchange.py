@@ -1,5 +1,5 @@
 # Copied by scripts/share_testing.py from src/pure_agent_loop/testing/exchange.py.
-"""The answer to one request, written to its connection; faults write to it too."""
+"""The answer to one request, written to the request's connection by the script and by faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClientLeft(Exception):  # noqa: N818 - not an error: clients may disconnec
 
 
 class Exchange:
-    """Connection on which one answer is sent; faults write to it too.
+    """Connection on which the script and its faults send one answer.
 
     Args:
         request: The request.
@@ -45,7 +45,7 @@ class Exchange:
         self.request = request
         self.streamed = request.streamed
         self.writing = writing
-        self.mid_answer = False  # the answer has begun: a fault now happens in its middle
+        self.mid_answer = False  # the answer has begun: faults from now on happen in the middle
         self.keep_alive = request.headers.get("connection", "").lower() != "close"
         self._reader = reader
         self._writer = writer
@@ -62,7 +62,7 @@ class Exchange:
         content_type: str = "application/json",
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Send a complete HTTP response; only its body if the headers were already sent."""
+        """Send a complete HTTP response, or only the body if the headers were already sent."""
         body = self.writing.error(body) if status >= 400 else body
         if self.begun:
             await self.write(body)
@@ -112,7 +112,7 @@ class Exchange:
         await self.flush()
 
     async def finish(self, *, done: bool) -> None:
-        """Complete the answer, with ``[DONE]`` if it is streamed and `done` is true."""
+        """End the answer, with ``[DONE]`` if it is streamed and `done` is true."""
         if self.streamed:
             for frame in self.writing.last_frames(done=done):
                 await self.write(frame)
@@ -139,7 +139,7 @@ class Exchange:
         """Close the connection with a TCP reset."""
         await self.hang_up()
         sock: socket.socket = self._writer.get_extra_info("socket")
-        with contextlib.suppress(OSError):  # the client was faster
+        with contextlib.suppress(OSError):  # the client closed it first
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT_ON_CLOSE)
 
     async def hold(self, gate: Gate) -> None:
@@ -149,7 +149,8 @@ class Exchange:
             ClientLeft: The client disconnected before the gate opened.
         """
         await self.flush()
-        # A client sends nothing before it has its answer: a read that returns means a closed connection.
+        # A client sends no data before it has received the answer: if a read returns, the connection is
+        # closed.
         leaving = asyncio.ensure_future(self._reader.read(1))
         opening = asyncio.ensure_future(gate.pass_through())
         try:

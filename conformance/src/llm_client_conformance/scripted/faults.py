@@ -1,11 +1,11 @@
 # Copied by scripts/share_testing.py from src/pure_agent_loop/testing/faults.py.
 """Faults of real servers, for `ScriptedServer`.
 
-A fault is either a script item (it happens before any byte of an answer is sent), or a part of
-``deltas(...)`` (it happens there, after the pieces before it). If the request asks for no stream, a fault in
-the middle happens after the first bytes of the body.
+A fault is either a script item, and happens before any byte of an answer is sent; or a part of
+``deltas(...)``, and happens after the preceding parts. If the request asks for no stream, a fault in the
+middle happens after the first bytes of the body.
 
-Write your own by subclassing `ServerFault`.
+To write a custom fault, subclass `ServerFault`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Status(ServerFault):
 
     Args:
         code: The status.
-        body: Sent as it is.
-        content_type: Its type.
+        body: Body of the response, sent unchanged.
+        content_type: Content type of the body.
         headers: Further headers.
     """
 
@@ -95,7 +95,7 @@ class EndEarly(ServerFault):
     """Early end of the answer: valid HTTP, but no finish reason.
 
     Args:
-        done: Send ``[DONE]`` all the same.
+        done: True to send ``[DONE]`` anyway.
     """
 
     done: bool = False
@@ -110,10 +110,10 @@ class EndEarly(ServerFault):
 class Silence(ServerFault):
     """Silence before the headers or in the body, until the client disconnects or the test opens `gate`.
 
-    Then the connection is closed if nothing was sent; otherwise the answer continues.
+    After the gate opens, the answer continues; if no data was sent yet, the connection is closed instead.
 
     Args:
-        gate: Signals when the silence begins, and ends it when opened.
+        gate: Gate that signals the start of the silence, and ends the silence when opened.
     """
 
     gate: Gate = field(default_factory=lambda: Gate("the silence"))
@@ -166,11 +166,11 @@ def status(
 
     Args:
         code: The status.
-        message: Sent inside an error object.
-        error_code: Its code.
-        kind: Its type.
+        message: Message of the error object.
+        error_code: Code of the error object.
+        kind: Type of the error object.
         headers: Further headers.
-        text: Sent as plain text instead of an error object.
+        text: Plain text to send instead of an error object.
     """
     extra_headers = tuple((headers or {}).items())
     if text is not None:
@@ -191,7 +191,7 @@ def fault_for(error: Exception, *, mid_answer: bool) -> ServerFault:
     """Return the server fault that corresponds to `error`."""
     if isinstance(error, LLMError):
         return _fault_for_kind(error, mid_answer)
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # two classes before Python 3.11
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # separate classes before Python 3.11
         return Silence()
     if isinstance(error, ConnectionError):
         return Reset()

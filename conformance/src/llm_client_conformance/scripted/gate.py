@@ -14,11 +14,11 @@ PATIENCE = 10.0
 
 
 class ScriptError(AssertionError):
-    """Mismatch between a test and its script: too few items, unused items, or an invalid request.
+    """A test does not match its script: too few items, unused items, or an invalid request.
 
-    It is an `AssertionError`, so test runners show it as a failed test. A loop under test may turn
-    any exception of a model into an ordinary end of the run; therefore the helpers keep the error, and
-    ``assert_done()`` or the end of their ``with`` block raises it again.
+    It is an `AssertionError`, so test runners show it as a failed test. A loop under test may turn any
+    exception of a model into an ordinary end of the run; therefore the helpers store the error, and
+    ``assert_done()`` or the end of the helper's ``with`` block raises it again.
     """
 
 
@@ -26,7 +26,7 @@ class Signal:
     """One-time event that any thread and any event loop can wait for.
 
     Args:
-        name: Name in the error message after a timeout.
+        name: Name to show in the error message after a timeout.
     """
 
     def __init__(self, name: str = "the signal") -> None:
@@ -44,16 +44,18 @@ class Signal:
         return self._event.is_set()
 
     def set(self) -> None:
-        """Set the signal; wakes all waiters, in any thread or loop."""
+        """Set the signal and wake all waiters, in any thread or loop."""
         with self._lock:
             self._event.set()
             waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
-            with suppress(RuntimeError):  # that loop is closed and has no waiters
+            with suppress(RuntimeError):  # the loop is closed and has no waiters
                 loop.call_soon_threadsafe(_wake, waiter)
 
     def wait(self, timeout: float | None = PATIENCE) -> None:
-        """Block this thread until the signal is set. Do not call it on the event loop that sets it.
+        """Block this thread until the signal is set.
+
+        Do not call this method on the event loop that sets the signal.
 
         Args:
             timeout: Seconds after which the test fails instead of hanging; None waits for ever.
@@ -95,11 +97,11 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 class Gate:
     """A closed gate between two pieces of a scripted answer.
 
-    Put it between deltas; the model stops there until the test opens it. A test can thus show, without a
-    sleep, that the first piece arrived before the rest was written.
+    Put a gate between deltas: the model stops there until the test opens the gate. A test can thus show,
+    without a sleep, that the first piece arrived before the rest was written.
 
     Args:
-        name: Used in error messages.
+        name: Name of the gate in error messages.
 
     Example:
         gate = Gate()
@@ -118,7 +120,7 @@ class Gate:
         return self._opened.is_set
 
     def open(self) -> None:
-        """Open the gate for good; from any thread."""
+        """Open the gate permanently; callable from any thread."""
         self._opened.set()
 
     async def pass_through(self) -> None:

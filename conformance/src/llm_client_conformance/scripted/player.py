@@ -1,5 +1,5 @@
 # Copied by scripts/share_testing.py from src/pure_agent_loop/testing/player.py.
-"""Player of a script, shared by scripted models and servers: takes items in order and records problems."""
+"""Player of a script for models and servers: takes items in order and records problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Player:
 
     Args:
         script: The items, or one callable that answers every request.
-        strict: Fail when the script runs out or is not used up. Otherwise the last item repeats.
+        strict: True to fail if the script runs out or items are left. If False, the last item repeats.
     """
 
     def __init__(self, script: Iterable[Item] | Callable[..., Any], *, strict: bool, faults: bool) -> None:
@@ -42,7 +42,7 @@ class Player:
 
     @property
     def problems(self) -> list[str]:
-        """Problems so far, except unused items."""
+        """Problems recorded so far, without unused items."""
         with self._lock:
             return list(self._problems)
 
@@ -53,7 +53,7 @@ class Player:
                 self._problems.append(problem)
 
     async def next(self, *request: Any) -> Any:
-        """Return the item for a request; callables are called.
+        """Return the item for a request, or the result of a callable item.
 
         Raises:
             ScriptError: The script ran out.
@@ -65,7 +65,7 @@ class Player:
                 item = item(*request)
                 if inspect.isawaitable(item):
                     item = await item
-        except AssertionError as error:  # a check inside a script must fail the test, not just the run
+        except AssertionError as error:  # a failed check in a script must fail the test, not only the run
             self.note(f"a callable of the script failed: {error}")
             raise
         return item
@@ -101,7 +101,7 @@ class Player:
         """End a ``with`` block: fail as `assert_done` does, but never hide the error of the block.
 
         Raises:
-            ScriptError: The block raised nothing, but the script did not match.
+            ScriptError: The block did not raise an error, but the script did not match.
         """
         if error is None:
             self.assert_done()

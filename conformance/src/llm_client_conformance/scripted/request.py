@@ -1,5 +1,5 @@
 # Copied by scripts/share_testing.py from src/pure_agent_loop/testing/request.py.
-"""Requests to a scripted server, as they are read from a connection."""
+"""Requests to a scripted server, read from a connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from llm_client_conformance.scripted.gate import Signal
 from llm_client_conformance.scripted.history import loads_exactly
 
-_STREAMS = (":streamGenerateContent", "/invoke-with-response-stream")  # parts of paths
+_STREAMS = (":streamGenerateContent", "/invoke-with-response-stream")  # parts of paths that request a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class ServerRequest:
 
     Args:
         method: ``POST`` or ``GET``.
-        path: As sent, for instance ``/v1/chat/completions``.
-        headers: With names in lower case.
-        raw: The body's bytes.
+        path: Path as sent, for instance ``/v1/chat/completions``.
+        headers: Headers with lower-case names.
+        raw: Bytes of the body.
         body: The body as parsed JSON; None if there is none or it is not JSON.
-        left: Set when the client leaves before the answer is complete. The server detects this while it waits
-            (at a gate, in a silence) or at its next write.
-        done: Set when the answer has ended, complete or not.
+        left: Gate that is set when the client disconnects before the answer is complete. The server detects
+            this while it waits (at a gate, in a silence) or at its next write.
+        done: Gate that is set when the answer has ended, complete or not.
     """
 
     method: str
@@ -51,18 +51,18 @@ class ServerRequest:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Everything else in the body, such as ``model`` and ``temperature``."""
+        """All other fields of the body, such as ``model`` and ``temperature``."""
         body = self.body if isinstance(self.body, dict) else {}
         return {key: value for key, value in body.items() if key not in ("messages", "tools")}
 
     @property
     def streamed(self) -> bool:
-        """True if the request asks for a stream: in its body, or by its URL."""
+        """True if the request asks for a stream, in the body or by the URL."""
         return self._get("stream") is True or any(end in self.path for end in _STREAMS)
 
     @property
     def wants_usage(self) -> bool:
-        """True if the usage is sent: always for whole answers, on request for streams."""
+        """True if the usage is sent: always in whole answers, and in streams if the request asks for it."""
         options = self._get("stream_options")
         return not self.streamed or (isinstance(options, dict) and options.get("include_usage") is True)
 

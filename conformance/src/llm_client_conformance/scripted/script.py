@@ -5,8 +5,8 @@ An item is one of:
 
 - ``str``: the answer, streamed word by word;
 - ``call("tool", arg=1)`` or a `ToolCall`: one tool call;
-- a list of these: text and several calls in one answer;
-- ``answer(...)``: the same with reasoning, finish reason and usage;
+- a list of texts and calls: text and several calls in one answer;
+- ``answer(...)``: texts and calls with reasoning, finish reason and usage;
 - ``LLMResponse``: exactly this answer;
 - ``deltas(...)``: exactly these pieces, with gates and errors between them; a list of `Delta` is the
   same as ``deltas(*list)``;
@@ -32,7 +32,7 @@ Usage: TypeAlias = "TokenUsage | Literal['default'] | None"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call as a model writes it; make one with `call` or `raw_call`.
+    """A tool call as a model writes it; created by `call` or `raw_call`.
 
     Args:
         arguments: The text of the arguments, valid or not.
@@ -49,18 +49,18 @@ def call(name: str, /, **arguments: Any) -> Call:
 
     Args:
         name: The tool.
-        arguments: Its arguments; anything `json.dumps` takes.
+        arguments: Arguments of the call; any values that `json.dumps` accepts.
     """
     return Call(name, json.dumps(arguments))
 
 
 def raw_call(name: str, arguments: str, call_id: str | None = None) -> Call:
-    """Return a call with raw argument text: for broken JSON and other defects.
+    """Return a call with raw argument text, for broken JSON and other defects.
 
     Args:
         name: The tool.
-        arguments: The text, sent as it is.
-        call_id: Its id; None for the next free one.
+        arguments: Text of the arguments, sent unchanged.
+        call_id: Id of the call; None for the next free id.
     """
     return Call(name, arguments, call_id)
 
@@ -78,7 +78,7 @@ Part: TypeAlias = "Step | str | Call | ToolCall"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer, streamed in small pieces; make one with `answer`."""
+    """One answer, streamed in small pieces; created by `answer`."""
 
     text: str | None = None
     calls: tuple[Call | ToolCall, ...] = ()
@@ -89,7 +89,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Exactly these pieces; make one with `deltas`."""
+    """An answer in exactly these pieces; created by `deltas`."""
 
     parts: tuple[Part, ...]
     finish_reason: str | None = "auto"
@@ -106,11 +106,12 @@ def answer(
     """Return an answer with its optional fields.
 
     Args:
-        parts: Text and calls; texts are joined. Nothing, or only None, for no content at all
-            (``null`` on the wire), ``""`` for empty content.
+        parts: Text and calls; texts are joined. No parts, or only None, mean no content (``null`` in JSON);
+            ``""`` means empty content.
         reasoning: The reasoning before the answer.
-        finish_reason: None for the one that fits; ``"length"``, ``"content_filter"``, ...
-        usage: The tokens; None for a server that does not report them.
+        finish_reason: Finish reason, such as ``"length"`` or ``"content_filter"``; None for the one that fits
+            the parts.
+        usage: Token usage; None for a server that does not report it.
     """
     texts = [part for part in parts if isinstance(part, str)]
     calls = tuple(part for part in parts if isinstance(part, (Call, ToolCall)))
@@ -123,12 +124,12 @@ def deltas(
     """Return an answer in exactly these pieces.
 
     Args:
-        parts: In order: a `Delta`, a string (one delta), a call, a `Gate` to wait at, an exception to
-            raise there, or (server only) a fault to happen there.
-        finish_reason: Added at the end unless a delta has one; ``"auto"`` for the one that fits,
-            None for an answer that ends without any.
-        usage: The tokens, added with the finish reason; None for none.
-        done: Send the closing ``[DONE]`` (server only).
+        parts: Parts in order: a `Delta`, a string (one delta), a call, a `Gate` to wait at, an exception to
+            raise, or (server only) a fault.
+        finish_reason: Finish reason to add at the end unless a delta has one; ``"auto"`` for the one that
+            fits, None for an answer without a finish reason.
+        usage: Token usage, added with the finish reason; None for none.
+        done: True to send the final ``[DONE]`` (server only).
     """
     return Stream(parts, finish_reason, usage, done)
 
@@ -144,7 +145,7 @@ def check_item(item: Any, where: str) -> None:
     """Reject an invalid item when the script is created.
 
     Raises:
-        ConfigError: It is not an item.
+        ConfigError: The value is not a script item.
     """
     if isinstance(item, type):
         raise ConfigError(f"{where} is the class {item.__name__}. Use an instance of it.")

@@ -28,22 +28,22 @@ class ScriptedServer:
     """Chat-completions server that plays a script over real sockets.
 
     It answers ``POST .../chat/completions`` (streamed or whole, as the request asks) and
-    ``GET .../models``. Each request is checked as strict servers do (`check_request`): an invalid one
-    gets status 400, takes no item of the script, and fails the test at the end of the block.
+    ``GET .../models``. Each request is checked as strict servers do (`check_request`): an invalid request
+    gets status 400, uses no item of the script, and fails the test at the end of the block.
 
     Args:
         script: The items, one for each request, and faults (see `llm_client_conformance.scripted.script`).
-        handler: Answers every request instead of a script: ``(request) -> item``, sync or async. It
-            runs on the server's own event loop, so it must not block.
-        strict: Fail when the script runs out or is not used up.
-        usage: Token usage of answers without their own; streams carry it only if the request asks for it with
+        handler: Function that answers every request instead of a script: ``(request) -> item``, sync or
+            async. The handler runs on the server's event loop, so it must not block.
+        strict: True to fail if the script runs out or items are left.
+        usage: Token usage of answers that have none; streams contain it only if the request asks for it with
             ``stream_options``.
         api_key: The only key that is accepted; None to accept any key, or none.
-        models: Names in the list of models.
-        rechunk: Size in bytes of the pieces of streamed bodies, each sent separately as one
-            HTTP chunk; several numbers are used in turn. May be changed between requests.
-        check: Whether requests are checked.
-        extra_keys: Keys of messages that are accepted besides the standard ones.
+        models: Names to return in the list of models.
+        rechunk: Piece size of streamed bodies in bytes; each piece is sent as one HTTP chunk, and several
+            sizes are used in turn. Can be changed between requests.
+        check: True to check requests.
+        extra_keys: Keys of messages to accept in addition to the standard ones.
 
     Raises:
         ConfigError: The script has an invalid item, or both a script and a handler are given.
@@ -94,7 +94,7 @@ class ScriptedServer:
         return f"http://127.0.0.1:{self._listener.port}/v1"
 
     def start(self, port: int = 0) -> None:
-        """Start to listen. A ``with`` block closes the server at its end; otherwise call `close`.
+        """Start listening. The end of a ``with`` block closes the server; otherwise call `close`.
 
         Args:
             port: Port; 0 for a free one.
@@ -105,7 +105,7 @@ class ScriptedServer:
         """Close every connection, including waiting ones, and end the thread.
 
         Raises:
-            ScriptError: The thread did not end, because a handler blocks it.
+            ScriptError: The thread did not end, because a handler is blocking it.
         """
         self._listener.close()
 
@@ -177,8 +177,8 @@ class ScriptedServer:
 
     # -- what another protocol changes -----------------------------------------------------------
 
-    _path: str | tuple[str, ...] = "/chat/completions"  # ends of the paths of tasks
-    _always_counts = False  # sends the usage unasked
+    _path: str | tuple[str, ...] = "/chat/completions"  # last path segments of generation requests
+    _always_counts = False  # sends the usage without being asked
 
     def _new_writing(self, number: int, request: ServerRequest) -> Writing:
         """Return the writer of the answer to a request."""
@@ -193,7 +193,7 @@ class ScriptedServer:
         return check_request(request.body, extra_keys=self._extra_keys)
 
     def _other(self, request: ServerRequest, path: str) -> Any:
-        """Return the JSON for a request to another endpoint; None for an unknown one."""
+        """Return the JSON for a request to another endpoint; None if the endpoint is unknown."""
         return _model_list(self._models) if request.method == "GET" and path.endswith("/models") else None
 
     async def _chat(self, request: ServerRequest, out: Exchange) -> None:
@@ -211,12 +211,12 @@ class ScriptedServer:
             await self._give_up(error, out)
 
     async def _give_up(self, error: Exception, out: Exchange) -> None:
-        """Record an error of the test itself, and end the client's request."""
+        """Record an error in the test itself, and end the client's request."""
         self._player.note(str(error) if isinstance(error, AssertionError) else repr(error))
         if out.begun:
             await out.reset()
             return
-        # Not 5xx: a retry could not succeed.
+        # The status is not 5xx, because a retry could not succeed.
         await out.respond(400, to_json(error_body(f"The test's script failed: {error}")))
 
     async def _next_item(self, request: ServerRequest) -> Any:

@@ -1,4 +1,4 @@
-"""Collect an answer in progress: its reasoning, its text and the call being written."""
+"""Collect an answer in progress: the reasoning, the text and the call that is being written."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _WORD = lazy_pattern(
 
 
 class AnswerInProgress:
-    """Collects an answer, in pieces or whole."""
+    """Collects an answer that arrives in pieces or whole."""
 
     def __init__(self, page: Page) -> None:
         self.writing = ""  # the tool of the call that is being written
         self.has_text = self.has_reasoning = self.has_printed = False
         self.words = 0  # words of the reasoning in progress
-        self.speed = 0  # tokens a second of the text in progress, about; 0 in its first second
+        self.speed = 0  # approximate tokens per second of the current text; 0 in the first second
         self._tokens, self._written_since, self._last_piece = 0, 0.0, 0.0
         self._since = 0.0
         self._reasoning: list[str] = []
         self._cleaner = Cleaner()
         self._flow = Flow(page)
-        self._ready: list[Text] = []  # finished lines, kept in the live region while they fit
+        self._ready: list[Text] = []  # finished lines that are kept in the live region while they fit
 
     def think(self, piece: str, now: float) -> None:
         """Add a piece of reasoning."""
@@ -49,7 +49,7 @@ class AnswerInProgress:
         return text, took, len(_WORD.findall(text))
 
     def note_speed(self, piece: str, now: float) -> None:
-        """Take a piece of text into the speed, which changes once a second at most."""
+        """Update the speed for a piece of text; the speed changes at most once a second."""
         from pure_agent_loop.llm.tokens import estimate_tokens
 
         self._written_since = self._written_since or now
@@ -63,7 +63,7 @@ class AnswerInProgress:
         """Add a piece of text; return finished lines, in batches because each print costs a redraw.
 
         Args:
-            room: Lines of the live region that may hold finished lines; None to return them at once.
+            room: Number of live lines that may hold finished lines; None to return finished lines at once.
         """
         piece = piece if self.has_text else piece.lstrip("\r\n")  # many models begin with empty lines
         self.has_text = self.has_text or bool(piece)
@@ -71,12 +71,12 @@ class AnswerInProgress:
         if room is not None:
             if len(self._ready) + self._flow.rows(width) <= room:
                 return []
-            self._ready += self._flow.cut(width)  # leaves few lines to redraw
+            self._ready += self._flow.cut(width)  # so that few lines must be redrawn
         ready, self._ready = self._ready, []
         return ready
 
     def close(self, width: int) -> list[Text]:
-        """End the text; return its remaining lines."""
+        """End the text; return the remaining lines."""
         self.writing, self.speed = "", 0
         lines = [*self._ready, *self._flow.feed(self._cleaner.close(), width), *self._flow.close(width)]
         self._ready = []

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from pure_agent_loop.toolbox import Shell
 
 TICK = 0.125  # seconds between checks for changes to print or draw
-_MODES = ("ask", "plan", "auto")  # in the order of Shift+Tab
-_INPUT_ROWS = 2  # the input and the status line
-_PINNED = 3  # lines of a question drawn under its title, where its own are out of sight
-LEAVE_WORDS = ("exit", "quit", ":q")  # typed alone, they leave, as in Python, bash, psql and vi
+_MODES = ("ask", "plan", "auto")  # permission modes in the order of Shift+Tab
+_INPUT_ROWS = 2  # rows of the input and the status line
+_PINNED = 3  # lines of a question shown again under the title, if the printed ones are out of sight
+LEAVE_WORDS = ("exit", "quit", ":q")  # these words alone exit, as in Python, bash, psql and vi
 _RUNNING = ("pending", "running")
 
 
@@ -77,7 +77,7 @@ class Chat:
         self.slash = Slash(self)
         self.prompt = self._new_prompt()
         self._work: asyncio.Task[None] | None = None
-        self._finding: asyncio.Task[None] | None = None  # looks the context window up
+        self._finding: asyncio.Task[None] | None = None  # thread that looks up the context window
         self._above: list[str] = []
         self._note = ""
         self._tasks: dict[str, str] = {}  # states of subagent tasks, by id
@@ -128,16 +128,14 @@ class Chat:
                 self.screen.card(f"pal {__version__}", self._start_facts(), user_text("chat.welcome"))
             )
         if first:
-            entry = InputEntry.typed(
-                first
-            )  # a script may have written it: never run as a command or saved as a note
+            entry = InputEntry.typed(first)  # may come from a script, so never a command or a note
             self._begin(self._do(entry if entry.sign == "/" else InputEntry(first, first)))
         elif story is not None and story.entries and story.stop_reason in ("", SUSPENDED):
             self._print(self.screen.notice(user_text("chat.resuming")))
             self._begin(self._converse(None))
 
     def _start_facts(self) -> str:
-        """Return the model, the folder and what may happen unasked; `/status` tells more."""
+        """Return the model, the folder and what the agent may do without asking; `/status` shows more."""
         folder, home = str(self.shared.workspace), str(Path.home())
         shown = f"~{folder[len(home) :]}" if folder.startswith(f"{home}/") else folder
         mode = user_text(f"mode_{self.shared.options.permission_mode}")
@@ -211,7 +209,7 @@ class Chat:
             self.prompt.exit()
 
     def unfold(self, last: int = 1) -> None:
-        """Show a folded block in full; 1 is the last one."""
+        """Show a folded block in full; number 1 is the last block."""
         self._print(self.screen.unfold(last))
 
     def to_background(self) -> None:
@@ -220,23 +218,23 @@ class Chat:
         manager = self.shared.toolset.subagents
         move = getattr(manager, "background", None)
         word = "no_background"
-        with suppress(LookupError):  # the task has just ended
+        with suppress(LookupError):  # the task has already ended
             if move is not None and running:
                 move(running[-1])
                 word = "moved"
         self.print_notice(user_text(f"chat.{word}"))
 
     def next_mode(self) -> None:
-        """Switch to the next permission mode, from the next task or question on."""
+        """Switch to the next permission mode, which applies from the next task or question."""
         mode = self.shared.options.permission_mode
         index = _MODES.index(mode) if mode in _MODES else -1
         self.shared.options.permission_mode = _MODES[(index + 1) % len(_MODES)]
         self.prompt.redraw()
 
     def live(self) -> list[str]:
-        """Return the live lines, with what the agent has not read yet."""
+        """Return the live lines, including messages that the agent has not read yet."""
         self._measure()
-        is_asking = self.permission_prompt.pending is not None  # the question needs the room
+        is_asking = self.permission_prompt.pending is not None  # the question needs these lines
         return self.screen.live(queued=() if is_asking else self.queued())
 
     def _measure(self) -> None:
@@ -248,8 +246,8 @@ class Chat:
     def answer_choices(self) -> str:
         """Return the possible answers to the pending question; empty if none is pending.
 
-        The title of a question that is higher than the terminal is printed above them, in a small terminal
-        with the first changed lines.
+        If a question is higher than the terminal, its title is repeated above the answers, in a small
+        terminal with the first changed lines.
         """
         pending, choices = self.permission_prompt.pending, clean(self.permission_prompt.choices())
         if pending is None:
@@ -259,7 +257,7 @@ class Chat:
         room = self.prompt.rows - _INPUT_ROWS - used
         pinned: list[str] = []
         if pending.height >= room:
-            is_hidden = room <= 2 * _PINNED  # what is left of the question may be lines without a change
+            is_hidden = room <= 2 * _PINNED  # the visible lines of the question may show no change
             shown = pending.pinned[: min(max(room - 1, 0), _PINNED) if is_hidden else 0]
             pinned = self.screen.rows([pending.title, *shown])
         count = len(pending.letters)
@@ -271,7 +269,7 @@ class Chat:
         return self.permission_prompt.keys
 
     def press_answer_key(self, key: str) -> None:
-        """Handle one of `answer_keys`."""
+        """Handle one of the `answer_keys`."""
         self.permission_prompt.press(key)
         self.prompt.redraw()
 
@@ -289,11 +287,11 @@ class Chat:
         )
 
     def note(self) -> str:
-        """Return a short notice, such as that the run is stopping; empty for none."""
+        """Return a short notice, for example that the run is stopping; empty if there is none."""
         return self._note
 
     def queued(self) -> list[str]:
-        """Return what was sent and the agent has not read yet; Esc gives it back."""
+        """Return the sent messages that the agent has not read yet; Esc returns them to the input."""
         return [*self.talk.queued, *(entry.text for entry in self._next)]
 
     # -- output -----------------------------------------------------------------------------------------
@@ -312,7 +310,7 @@ class Chat:
         self._print(self.screen.groups(groups))
 
     def show_diff(self, name: str, text: str, max_lines: int | None = None) -> None:
-        """Print a diff, up to `max_lines` of it."""
+        """Print up to `max_lines` lines of a diff."""
         self._print(self.screen.close() + self.screen.diff(name, text, max_lines))
 
     def set_theme(self, theme: str) -> None:
@@ -344,7 +342,7 @@ class Chat:
     async def _draw_loop(self) -> None:
         """Print finished lines and draw live ones; write nothing while idle."""
         getting_ready: asyncio.Future[Any] | None = (
-            None  # loads the modules of the first task while the user types
+            None  # load the modules of the first task while the user types
         )
         while True:
             await asyncio.sleep(TICK)
@@ -365,7 +363,7 @@ class Chat:
         self._work = asyncio.ensure_future(self._guarded(work))
 
     def _begin_during_run(self, entry: InputEntry) -> None:
-        """Run a read-only command during a run; another one waits for a command, or for a run that ends."""
+        """Run a read-only command during a run; queue any other, or reject it while the model works."""
         if self.slash.is_read_only(entry.text):
             command = asyncio.ensure_future(self._guarded(self._slash(entry.text)))
             command.add_done_callback(lambda _: self._changed())
@@ -424,7 +422,7 @@ class Chat:
             shell_runs, self._shell_transcript = self._shell_transcript, []
             message = (
                 None if task is None else "\n\n".join([task, *shell_runs])
-            )  # the task first: it gives the title
+            )  # the task comes first, because it becomes the title
             end = ""
             media = [*attached, *media_named(named, self.shared.workspace)]
             attached = []
@@ -436,11 +434,11 @@ class Chat:
             if not task:
                 return
             if end != "completed":
-                self.prompt.put(task)  # the model has not read it: return it to the user
+                self.prompt.put(task)  # the model has not read the message: return it to the user
                 return
 
     def _print_cost(self) -> None:
-        """Print what the task has used, if it has cost money; `/cost` tells it also where it has not."""
+        """Print the usage of the task if it has cost money; `/cost` shows the usage of free models too."""
         spent, whole = self.talk.usage.task, self.talk.usage.all
         if spent is None or whole is None or not spent.cost:
             return
@@ -492,7 +490,7 @@ class Chat:
         self._shell_transcript.append(f"{user_text('chat.ran')}\n$ {command}\n{ended.text}")
 
     async def _decide_shell(self, shell: Shell, command: str, call_id: str) -> Permission:
-        """Decide about a `!` command; it may be tried read-only, or the person may be asked."""
+        """Decide about a `!` command, perhaps after a read-only trial run or by asking the user."""
         policy = PermissionPolicy(self.shared.options.permission_mode, self.slash.rules())
         args = {"command": command}
         context = policy.judge_context("shell", args, attended=True)
@@ -529,7 +527,7 @@ def converse(
         first: The first task; empty for none.
 
     Raises:
-        MissingExtraError: The extra ``[cli]`` is missing.
+        MissingExtraError: The extra ``[cli]`` is not installed.
     """
 
     async def talk() -> int:

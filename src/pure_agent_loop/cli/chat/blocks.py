@@ -10,7 +10,7 @@ from pure_agent_loop.support.lazy import lazy_pattern
 
 CODE_LINES = 40  # lines of a code block per piece
 TABLE_ROWS = 40  # rows of a table that share column widths
-MAX_LINES, MAX_CHARS = 120, 12_000  # limits of any other block
+MAX_LINES, MAX_CHARS = 120, 12_000  # limits for any other block
 CONTEXT_LINES = 60  # lines before a piece of code, as context for highlighting
 
 Kind = Literal["", "text", "heading", "rule", "item", "quote", "table", "code"]
@@ -37,11 +37,11 @@ class Block:
 
     Args:
         source: The Markdown; for code, only the lines of code.
-        gap: An empty line precedes the block.
+        gap: True if an empty line precedes the block.
         language: For code: the info string of the fence.
         before: For code: the lines before this piece.
-        first: The first piece of the block.
-        last: The last piece of the block.
+        first: True for the first piece of the block.
+        last: True for the last piece of the block.
     """
 
     kind: Kind
@@ -59,16 +59,16 @@ def kind_of(line: str) -> Kind:
 
 
 class Blocks:
-    """Incremental splitter: takes text in pieces and returns finished blocks."""
+    """Incremental splitter, which takes text in pieces and returns finished blocks."""
 
     def __init__(self) -> None:
         self.kind: Kind = ""  # kind of the block in progress
-        self._lines: list[str] = []  # its complete lines
+        self._lines: list[str] = []  # complete lines of the block in progress
         self._line = ""  # the line in progress
         self._gap = False
         self._done: list[Block] = []
         self._last: Kind = ""  # the kind of the block before
-        self._pieces = 0  # pieces of the block in progress already returned
+        self._pieces = 0  # number of returned pieces of the block in progress
         self._fence, self._indent, self._language = "", 0, ""
         self._before: list[str] = []
 
@@ -86,7 +86,7 @@ class Blocks:
 
     @property
     def settled(self) -> int:
-        """Length of the tail's source before a line that the next one may make the head of a table."""
+        """Length of the tail's source, without a last line that may become the head of a table."""
         lines = [*self._lines, self._line]
         head = "\n".join(lines[-2:] if self._lines and not self._line.strip(" \t|:-") else lines[-1:])
         return len("\n".join(lines)) - (len(head) if head.lstrip().startswith("|") else 0)
@@ -100,7 +100,7 @@ class Blocks:
         return done
 
     def close(self) -> list[Block]:
-        """End the text; return the block in progress. The splitter cannot be reused."""
+        """End the text; return the block in progress. The splitter cannot be reused after the end."""
         done = self.feed("\n") if self._line else []
         self._finish()
         return done + self._done
@@ -126,7 +126,7 @@ class Blocks:
         elif not line.strip():
             self._blank()
         elif self.kind == "text" and self._lines and _UNDERLINE.match(line):
-            self._lines.append(line)  # underlines the lines above as a heading
+            self._lines.append(line)  # turns the lines above into a heading
             self._finish()
         elif self._continues(line):
             self._lines.append(line)
@@ -201,7 +201,7 @@ class Blocks:
             self._finish()
 
     def _piece(self, last: bool = False) -> None:
-        """Emit the complete lines as a piece; the block continues unless the piece is the last."""
+        """Emit the complete lines as a piece; the block continues unless this is the last piece."""
         source, before = "\n".join(self._lines), "\n".join(self._before)
         gap = self._has_gap(self.kind) and not self._pieces
         self._done.append(Block(self.kind, source, gap, self._language, before, not self._pieces, last))

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 # The arguments that identify a call best, in this order.
 MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name")
 READ_TOOL = "read_file"
-SHORT_RESULT = 40  # characters of a result shown on the line of its call
-TAIL_LINES, TAIL_CHARS = 4, 2_000  # of a running call's output
-MIN_ARGUMENT = 8  # columns; the result is cut to leave them
-_ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # the first line of an error result
+SHORT_RESULT = 40  # maximum characters of a result on the line of a call
+TAIL_LINES, TAIL_CHARS = 4, 2_000  # maximum lines of a running call's output
+MIN_ARGUMENT = 8  # columns for the call; the result is cut to leave them
+_ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # matches the first line of an error result
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 4
 _TODO = ("todo_pending", "todo_in_progress", "todo_done")
@@ -49,12 +49,12 @@ class CallView:
     """A tool call as displayed.
 
     Args:
-        started: Seconds since the epoch.
-        has_begun: It runs; before, it is decided about.
-        duration: In seconds.
+        started: Start time in seconds since the epoch.
+        has_begun: True once the call runs; before that, the call is being decided.
+        duration: Duration of the call in seconds.
         result: The result; for a running call, the end of its output so far.
-        refused: Why it was denied; empty if it was not.
-        command: How its command ended; see `Event.observation`.
+        refused: Why the call was denied; empty if it was not denied.
+        command: How the command of the call ended; see `Event.observation`.
     """
 
     tool: str
@@ -91,7 +91,7 @@ class Folded:
 
 
 def seconds(value: float) -> str:
-    """Format seconds, such as ``3.2 s``, ``3 s`` (of an int), ``1:05`` or ``2:03:00``."""
+    """Format seconds, such as ``3.2 s``, ``3 s`` (for an int), ``1:05`` or ``2:03:00``."""
     if value < 10 and isinstance(value, float):
         return f"{max(value, 0.0):.1f} s"
     whole = round(value)
@@ -117,7 +117,7 @@ class Lines:
     """Renders calls, subagent tasks and to-do lists.
 
     Args:
-        animation: Animate running work and count its seconds.
+        animation: True to animate running calls and show elapsed seconds.
     """
 
     def __init__(self, styler: Styler, words: Words, animation: bool) -> None:
@@ -148,7 +148,7 @@ class Lines:
         return self._styler.fit(line.append_text(middle if argument else tail[:0]).append_text(tail), width)
 
     def verb(self, call: CallView) -> str:
-        """Return what a call does, or did; the name of a tool that has no verb."""
+        """Return the action of a call in the present or past tense; the tool's name if it has no verb."""
         key = f"{'did' if call.state in ('done', 'failed') else 'do'}_{call.tool}"
         return self._words(key) if key in table("screen", "en") else one_line(call.tool, 60)
 
@@ -187,7 +187,7 @@ class Lines:
             done = sum(item.get("status") == "done" for item in items)
             return f"{done}/{len(items)}" if items else ""
         if call.tool in EDIT_TOOLS and call.state == "done":
-            return ""  # the change itself is shown
+            return ""  # not shown, because the change itself is shown
         if call.refused:
             denied, reason = self._words("refused"), one_line(call.refused)
             return denied if reason == denied else f"{denied}: {reason}"
@@ -200,7 +200,7 @@ class Lines:
         return self._words("lines", count=rest.count("\n") + 1 + bool(rest))
 
     def _short_output(self, command: Mapping[str, Any]) -> str:
-        """Return the output of a command that succeeded: its last line, or how many lines there are."""
+        """Return a summary of a successful command's output: the last line, or the number of lines."""
         count, last = int(number(command.get("lines"))), str(command.get("tail") or "").rpartition("\n")[2]
         if not count:
             return self._words("no_output")
@@ -218,12 +218,12 @@ class Lines:
         return Folded(title, (*sections, ("result", self._output(call))))
 
     def _output(self, call: CallView) -> str:
-        """Return what a command printed, without the lines for the model that follow; else the result."""
+        """Return what a command printed, without the following lines for the model; or else the result."""
         lines, tail = call.result.splitlines(), str(call.command.get("tail") or "").splitlines()
         count = int(number(call.command.get("lines", -1)))
         if count == 0:
             return self._words("no_output")
-        # A result that a hook or a limit has changed does not have the last line there: show all of it.
+        # If a hook or a limit has changed the result, the last line is not there: show the whole result.
         is_whole = bool(tail) and 0 < count <= len(lines) and lines[count - 1].endswith(tail[-1])
         return "\n".join(lines[:count]) if is_whole else call.result
 
@@ -247,7 +247,7 @@ class Lines:
         )
 
     def todo(self, items: Sequence[Any]) -> list[Text]:
-        """Render entries of a to-do list of the model, without the invalid ones."""
+        """Render the valid entries of the model's to-do list."""
         lines = []
         for item in items:
             if not isinstance(item, Mapping):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.cli.chat.talk import ChatSession
 
 MAX_FILES, MAX_SHOWN, FRESH_SECONDS = 20_000, 50, 5.0
-ASK_SECONDS = 10.0  # for an MCP server, which may have to start
+ASK_SECONDS = 10.0  # time limit for an MCP server, which may have to start
 _AT = re.compile(r"(?:^|\s)@(\S*)$")
 _NEVER = (".git", "node_modules", ".venv", "__pycache__")
 _ARGUMENTS: Mapping[str, Sequence[str]] = {
@@ -31,7 +31,7 @@ _ARGUMENTS: Mapping[str, Sequence[str]] = {
     "keys": ("vi", "emacs"),
     "undo": ("yes", "force"),
 }
-Known = Callable[[], Iterable[tuple[str, str]]]  # names with descriptions
+Known = Callable[[], Iterable[tuple[str, str]]]  # pairs of a name and a description
 
 
 class Candidate(NamedTuple):
@@ -51,7 +51,7 @@ class InputCompletions:
     """Completes the input.
 
     Args:
-        commands: Returns the commands, without their slash.
+        commands: Function that returns the commands, without the slash.
     """
 
     def __init__(self, workspace: Path, commands: Known, arguments: Arguments) -> None:
@@ -72,7 +72,7 @@ class InputCompletions:
     async def from_server(self, text: str) -> Sequence[Candidate]:
         """Ask an MCP server to complete the arguments of its prompt.
 
-        The first request for a server also loads its prompts.
+        The first request to a server also loads the server's prompts.
         """
         command = None if _AT.search(text) else command_in(text)
         if command is None or ":" not in command[0]:
@@ -144,14 +144,14 @@ class Arguments:
 
 
 def _fitting(known: Iterable[tuple[str, str]], typed: str) -> Iterator[Candidate]:
-    """Yield the names that fit, best first; equal ones as they come: commands by use, files by length."""
+    """Yield the matching names, best first; equally good ones stay in the given order."""
     rated = [(rating, name, about) for name, about in known if (rating := rate(typed, name)) is not None]
     for _, name, about in sorted(rated, key=itemgetter(0))[:MAX_SHOWN]:
         yield Candidate(name, len(typed), one_line(name, 60), one_line(about, 60))
 
 
 def rate(typed: str, name: str) -> int | None:
-    """Rate how well a name matches the typed letters, 0 best; None if they are not in it in order."""
+    """Rate how well a name matches the typed letters; 0 is best, None is no match in that order."""
     typed, name = typed.lower(), name.lower()
     last = name.rpartition("/")[2]
     for rating, fits in enumerate((name.startswith(typed), last.startswith(typed), typed in name)):

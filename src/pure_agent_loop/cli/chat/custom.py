@@ -1,4 +1,4 @@
-"""Custom commands: Markdown files whose text, with arguments filled in, becomes the task."""
+"""Custom commands: Markdown files whose text becomes the task, with arguments filled in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_BYTES, MAX_COMMANDS = 100_000, 200
 ALIKE = 0.5  # minimum similarity of a suggested name, from 0 to 1
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
 _COMMAND = lazy_pattern(r"/([a-z0-9][a-z0-9_-]*(?::\S*)?)(?:\s+(.*))?", re.I | re.S)
-# `#` before a letter only: an issue (#42), a heading (##) or a shebang (#!) is text for the model.
+# `#` counts only before a letter: an issue (#42), a heading (##) or a shebang (#!) is text for the model.
 _NOTE = lazy_pattern(r"#[ \t]*[^\W\d_]")
 _PLACE = lazy_pattern(r"\$(ARGUMENTS|[1-9])")
 
@@ -39,7 +39,7 @@ class CustomCommand:
 
     Args:
         name: The file name without its suffix.
-        is_project: The command belongs to the folder and is untrusted.
+        is_project: True if the command belongs to the folder and is untrusted.
     """
 
     name: str
@@ -69,7 +69,7 @@ class CustomCommands:
     """The custom commands of the user and of the project.
 
     Args:
-        confirm: Asks the user a yes-or-no question.
+        confirm: Function that asks the user a yes/no question.
     """
 
     def __init__(self, workspace: Path, confirm: Callable[[str], Awaitable[bool]]) -> None:
@@ -81,7 +81,7 @@ class CustomCommands:
         return project | self._read_folder(data_folder(), "commands", is_project=False)
 
     async def task(self, command: CustomCommand, words: str) -> str:
-        """Return the task for a command and its typed arguments; empty if the user does not trust it."""
+        """Return the task for a command and typed arguments; empty if the user does not trust it."""
         if not self.is_trusted(command):
             text = blanks_shown(command.text, is_code=True)
             if not await self._confirm(user_text("chat.trust_command", name=command.name, text=text)):
@@ -90,11 +90,11 @@ class CustomCommands:
         return command.with_arguments(words)
 
     def is_trusted(self, command: CustomCommand) -> bool:
-        """Return True if the command belongs to the user or its text was trusted."""
+        """Return True if the command belongs to the user, or if the user has trusted the command's text."""
         return not command.is_project or is_trusted(self._guidance(command))
 
     def _guidance(self, command: CustomCommand) -> Guidance:
-        """Return the trust record of a command, bound to its text."""
+        """Return the trust record of a command, which is valid only for its current text."""
         parts = (str(self._workspace), command.name, command.text)
         digest = hashlib.sha256("|".join(f"{len(part)}|{part}" for part in parts).encode("utf-8", "replace"))
         return Guidance((command.name,), f"command-{digest.hexdigest()}")
@@ -130,7 +130,7 @@ def command_in(text: str) -> tuple[str, str] | None:
 
 
 def sign_of(text: str) -> str:
-    """Return the sign of a typed text.
+    """Return the sign at the start of a typed text.
 
     Returns:
         ``/`` for a command, ``!`` for a shell command, ``#`` for a note; empty for text for the model.
@@ -152,10 +152,10 @@ def no_command(name: str, known: Iterable[str]) -> str:
 def own_task(
     task: str, workspace: Path, questions: TerminalQuestions | None, servers: Iterable[str] = ()
 ) -> str:
-    """Expand a task that names a custom command, such as ``/fix 12``; return other tasks unchanged.
+    """Expand a task that names a custom command, such as ``/fix 12``; return any other task unchanged.
 
     Args:
-        questions: Asks the user whether to trust a command of the folder.
+        questions: Asks the user whether to trust a command in the folder.
         servers: Names of MCP servers; their prompts are not expanded here.
 
     Raises:

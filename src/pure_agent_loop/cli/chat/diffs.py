@@ -14,8 +14,8 @@ from pure_agent_loop.support.terminal import excerpt
 if TYPE_CHECKING:
     from rich.text import Text
 
-MAX_LINES = 40  # lines of a diff shown at once
-MAX_WIDTH = 600  # characters of a line shown at once
+MAX_LINES = 40  # lines of a diff to show without unfolding
+MAX_WIDTH = 600  # characters of a line to show without unfolding
 
 _NAMED = ("result", "reasoning", "prompt", "command")  # sections named by a message key
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
@@ -99,6 +99,6 @@ def _cut(line: str, max_lines: int | None) -> str:
 
 
 def _spoken(line: str, styler: Styler, words: Words) -> str:
-    """Replace ``+`` and ``-`` by a word for a screen reader, which skips signs."""
+    """Replace ``+`` and ``-`` by words, because a screen reader skips signs."""
     side = {"+": "added", "-": "removed"}.get(line[:1])
     return f"{words(side)}: {line[1:]}" if styler.reader and side else line

@@ -16,15 +16,18 @@ from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, PromptActions
 from pure_agent_loop.cli.chat.styling import clean
 from pure_agent_loop.support.language import user_text
 
-MAX_BYTES = 4_000_000  # read at once
+MAX_BYTES = 4_000_000  # maximum bytes per read
 
 
 class LinePrompt:
-    """The `Prompt` of a plain terminal. Each line is submitted; several lines at once are a paste."""
+    """The `Prompt` of a plain terminal.
+
+    Each line is submitted; several lines that arrive together are a paste.
+    """
 
     is_away = False
     live_lines = wide_lines = 1  # no live lines are drawn
-    rows = 1_000_000  # as nothing is drawn, nothing needs to fit
+    rows = 1_000_000  # there is no limit, because no live lines are drawn
 
     def __init__(self, acts: PromptActions, write: Callable[[str], None]) -> None:
         self._acts, self._write = acts, write
@@ -81,7 +84,7 @@ class LinePrompt:
         self.print_above(f"{text}\n")
 
     def copy(self, text: str) -> None:
-        """Print a text, because this terminal has no clipboard access."""
+        """Print a text instead of copying it, because this terminal has no clipboard access."""
         self.print_above(f"{text}\n")
 
     def edit(self) -> None:
@@ -89,7 +92,7 @@ class LinePrompt:
         self._acts.print_notice(user_text("chat.no_editor"))
 
     def keys(self, _: str) -> str:
-        """Return ``-``: the terminal controls the key bindings."""
+        """Return ``-``, because the terminal controls the key bindings."""
         return "-"
 
     def _read(self) -> None:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 MAX_CODE_LINE = 1_000  # characters; code with longer lines is not highlighted
 MIN_ROOM = 8  # columns kept for text at any depth
-MIN_COLUMN = 8  # columns that a cell may be wrapped to; a table that needs less is shown row by row
-COLUMN_GAP = 2  # columns between those of a table
+MIN_COLUMN = 8  # minimum column width; a table that needs narrower columns is shown row by row
+COLUMN_GAP = 2  # blank columns between the columns of a table
 UNPRINTED_LINES = 1  # lines of a paragraph in progress kept unprinted
-MAX_ROWS = 24  # rows of a paragraph examined together
+MAX_ROWS = 24  # rows of a paragraph to examine together
 WORD = 7  # average columns lost per line to wrapping
-MAX_TAIL = 3_000  # characters of a block in progress that are rendered
+MAX_TAIL = 3_000  # characters of a block in progress to render
 
 _MARKS = lazy_pattern(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
 _BOX = lazy_pattern(r"\[([ xX])\] ")
@@ -40,7 +40,7 @@ _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 @dataclass(slots=True)
 class _Level:
-    """A list item or quote around the text: the prefix of its first line and of the others."""
+    """A list item or quote around the text: prefixes of the first line and of the other lines."""
 
     first: str
     rest: str
@@ -170,7 +170,7 @@ class _Layout:
         self._wrapped(self._boxed(text))
 
     def _boxed(self, text: Text) -> Text:
-        """Replace the sign of a list item by the box that its text begins with."""
+        """Replace the sign of a list item by the checkbox at the start of its text."""
         item = self._levels[-1] if self._levels else None
         box = _BOX.match(text.plain)
         if item is None or item.used or item.rest.strip() or box is None:
@@ -259,7 +259,7 @@ class _Layout:
         return most
 
     def _table_by_rows(self) -> Iterator[Text]:
-        """Yield ``name: value`` for each cell, or for a screen reader a row on one line."""
+        """Yield ``name: value`` for each cell, or one line per row for a screen reader."""
         head, *rows = self._rows
         for row_number, row in enumerate(rows or [head]):
             cells = []
@@ -331,7 +331,7 @@ class _Layout:
 
 
 class Flow:
-    """Renders a growing text: returns finished lines once and exposes the unfinished rest."""
+    """Renders a growing text: returns each finished line once, and exposes the unfinished rest."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -343,7 +343,7 @@ class Flow:
         return [line for block in self._blocks.feed(text) for line in self._page.block(block, width)]
 
     def cut(self, width: int) -> list[Text]:
-        """Return the lines that cannot change: complete code lines, and a paragraph without its last line."""
+        """Return the lines that are final: complete code lines, and a paragraph without its last line."""
         kind = self._blocks.tail.kind
         if kind == "code":
             pieces = self._blocks.cut_code()
@@ -351,7 +351,7 @@ class Flow:
         return self._piece(width) if kind == "text" else []
 
     def close(self, width: int) -> list[Text]:
-        """End the text; return its remaining lines."""
+        """End the text; return the remaining lines."""
         lines = [line for block in self._blocks.close() for line in self._page.block(block, width)]
         self._blocks = Blocks()
         return lines
@@ -364,7 +364,7 @@ class Flow:
         return wrapped + tail.gap + (tail.kind == "code" and tail.first)
 
     def tail(self, width: int) -> list[Text]:
-        """Return the unfinished lines; for a long block, its end."""
+        """Return the unfinished lines; only the end of a long block."""
         tail = self._blocks.tail
         key = (tail, width)
         if self._shown[0] != key:
@@ -374,7 +374,7 @@ class Flow:
     def _unfinished(self, tail: Block, width: int) -> list[Text]:
         if not tail.source.strip() and tail.kind != "code":
             return []
-        if tail.kind == "table":  # each row can change the column widths
+        if tail.kind == "table":  # each new row can change the column widths
             words = self._page.words("writing_table", count=tail.source.count("\n") + 1)
             return [self._page.styler.text(("dim", words))]
         return self._page.block(replace(tail, source=tail.source[-MAX_TAIL:]), width)
@@ -383,21 +383,21 @@ class Flow:
         """Return the first lines of a long paragraph, cut at the end of a rendered line."""
         source = self._blocks.tail.source[: min(width * MAX_ROWS, self._blocks.settled)]
         whole = self._plain(source, width)
-        for forced in (False, True) if len(whole) > MAX_ROWS // 2 else (False,):  # the markup may never close
+        for forced in (False, True) if len(whole) > MAX_ROWS // 2 else (False,):  # it may never be closed
             for end in self._ends(source, len(whole) - UNPRINTED_LINES, width):
                 if (forced or not _is_open(source[:end])) and self._splits(source, end, whole, width):
                     return self._page.block(self._blocks.cut(end), width)
         return []
 
     def _ends(self, source: str, lines: int, width: int) -> Iterator[int]:
-        """Yield offsets at which a paragraph may be cut: the ends of its first lines, last first."""
+        """Yield offsets at which a paragraph may be cut: the ends of the first lines, in reverse order."""
         for count in range(lines, 0, -1):
             length = self._length(source, count, width)
             ends = (length, source.rfind(" ", 0, length), source.rfind("\n", 0, length))
             yield from (end for end in ends if end > 0)
 
     def _splits(self, source: str, end: int, whole: Sequence[str], width: int) -> bool:
-        """Return True if the two parts render like the whole."""
+        """Return True if the two parts render like the whole text."""
         rest = source[end:].lstrip(" \n")
         return [*self._plain(source[:end], width), *self._plain(rest, width)] == whole
 

@@ -1,4 +1,4 @@
-"""Reduce drawing: how often the live region is drawn, and how many bytes a drawing costs."""
+"""Reduce the number of redraws of the live region, and the bytes per redraw."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _REFLOWING = (
     "KONSOLE_VERSION",
 )
 MIN_COLUMNS, MIN_ROWS = 30, 16  # minimum window in which no live line scrolls out of reach
-MIN_NEW = 80  # new characters that justify a drawing; a drawing adds about half as many bytes
-TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after which fewer characters justify a drawing
+MIN_NEW = 80  # new characters that justify a redraw, which takes about half as many bytes
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after that, fewer characters are enough
 
 
 class RedrawRate:
     """Decides when to draw the live lines.
 
     Args:
-        animation: The lines also change with time.
+        animation: True if the lines also change with time.
     """
 
     def __init__(self, animation: bool) -> None:
@@ -45,7 +45,7 @@ class RedrawRate:
 
         Args:
             now: Seconds since the epoch.
-            working: A running call or task shows its time.
+            working: True if a running call or task shows the elapsed time.
         """
         passed = now - self._drawn
         moves = self._animation and passed >= (WORK_SECONDS if working else IDLE_SECONDS)
@@ -64,12 +64,12 @@ def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt
     """Return an output for ``Application(output=...)`` that writes about half the bytes per drawing.
 
     Args:
-        size: Returns the size of the terminal; None to ask the terminal.
+        size: Function that returns the size of the terminal; None to ask the terminal.
     """
     from prompt_toolkit.output.vt100 import Vt100_Output
 
     made = Vt100_Output.from_pty(stream) if size is None else Vt100_Output(stream, size, enable_cpr=False)
-    # Never hide the cursor: a drawing is written in one piece, so it cannot flicker.
+    # Do not hide the cursor: it cannot flicker, because each redraw is written in one piece.
     patch(made, hide_cursor=lambda: None, show_cursor=lambda: None)
     _switch_wrapping_late(made)
     _keep_attributes(made)
@@ -77,7 +77,7 @@ def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt
 
 
 def _switch_wrapping_late(output: Vt100_Output) -> None:
-    """Switch line wrapping only before text is written; each drawing requests it off and on."""
+    """Switch line wrapping only before text is written, because each redraw requests it off and on."""
     current, wanted = True, True
     write, release = output.write, output.disable_bracketed_paste
 
@@ -132,7 +132,7 @@ def _keep_attributes(output: Vt100_Output) -> None:
 
 
 def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str, str]) -> bool:
-    """Make the renderer find the start of its drawing after a resize has rewrapped its lines.
+    """Let the renderer find the start of its output after a resize has rewrapped the lines.
 
     Returns:
         True if the terminal rewraps lines, judged by the environment.
@@ -147,7 +147,7 @@ def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str
 
 
 def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
-    """Redraw everything each time, after walking back over wrapped lines at any width.
+    """Redraw everything each time, after moving up over wrapped lines at any width.
 
     tmux rewraps lines up to 250 ms before it reports the new size. In tmux, a backspace in the first column
     moves to the previous row if both rows belong to one line; elsewhere, without wrapping, it does nothing.
@@ -165,13 +165,13 @@ def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
             render(*args, **options)
 
     patch(output, cursor_up=walk_up)
-    # Erasing from the first cell of the screen would push its content into the scrollback.
+    # Erasing from the first cell of the screen would push the content into the scrollback.
     patch(output, erase_down=lambda: output.write_raw("\x1b[K\x1b[C\x1b[J\r"))
     patch(renderer, render=redraw)
 
 
 def _count_rows(renderer: Renderer, output: Vt100_Output) -> None:
-    """Count the rows of the last drawing at the new width once the width is known."""
+    """Count the rows of the last redraw at the new width, once that width is known."""
     erase, render = renderer.erase, renderer.render
 
     def is_narrower() -> bool:

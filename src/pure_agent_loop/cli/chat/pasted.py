@@ -1,6 +1,6 @@
 """Input that was not typed: pastes, dropped files and clipboard images.
 
-Such input is text for the model. Only typed text can be a command or a note.
+Input that was not typed is text for the model. Only typed text can be a command or a note.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LONG_PASTE_LINES, LONG_PASTE_CHARS = 8, 1_000
 LOOK_SECONDS = 3.0
-# Programs that write the clipboard image to standard output, by the variable of their desktop.
+# Programs that write the clipboard image to standard output, by the environment variable of the desktop.
 _CLIPBOARDS = (
     ("WAYLAND_DISPLAY", ("wl-paste", "--no-newline", "--type", "image/png")),
     ("DISPLAY", ("xclip", "-selection", "clipboard", "-target", "image/png", "-out")),
@@ -42,7 +42,7 @@ class InputEntry:
 
     Args:
         named: The text without pastes; only files and resources named in it are attached.
-        sign: See `sign_of`; empty for text for the model, as for every paste.
+        sign: See `sign_of`; empty for text for the model, including every paste.
     """
 
     text: str
@@ -51,15 +51,15 @@ class InputEntry:
 
     @classmethod
     def typed(cls, text: str) -> InputEntry:
-        """Create the entry of a fully typed text."""
+        """Create the entry for a text that was typed completely."""
         return cls(text, text, sign_of(text))
 
 
 class TypedSign:
     """Tracks whether the sign at the start of the input was typed.
 
-    A sign that arrived in any other way (paste, editor, yank) is text and stays text when edited. A line of
-    the history keeps the meaning it had when it was sent.
+    A sign that arrived in any other way (paste, editor, yank) is text and stays text when edited. A line from
+    the history keeps the meaning that it had when it was sent.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -85,7 +85,7 @@ class TypedSign:
 
     @property
     def sign(self) -> str:
-        """The sign of the input; see `sign_of`."""
+        """The sign of the current input; see `sign_of`."""
         return sign_of(self._buffer.text) if self._is_typed.get(self._line) else ""
 
     @property
@@ -102,7 +102,7 @@ class TypedSign:
             self._is_typed.setdefault(self._line, self._line > 1 and sign_of(text) != "")
         else:
             removed = len(old) - len(text)
-            is_cut = removed > 0 and cursor <= removed and old.endswith(text)  # at the start
+            is_cut = removed > 0 and cursor <= removed and old.endswith(text)  # typed at the start
             if cursor == 0 or is_cut or text[:1] != old[:1]:
                 self.distrust()
         self._moved()
@@ -127,7 +127,7 @@ class TagRow:
         return self._chip("chip", text, lines=lines)
 
     def of_clipboard(self) -> str:
-        """Return the placeholder of the clipboard image; empty if there is none."""
+        """Return the placeholder of the clipboard image; empty if there is no image."""
         path = clipboard_image()
         return "" if path is None else f"{self._chip('image_chip', _mention(path), name='')} "
 
@@ -135,7 +135,7 @@ class TagRow:
         """Return the line with its placeholders expanded."""
         if not self._texts:
             return line
-        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # one pass: a paste may contain one
+        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # once: pastes may contain some
         return placeholders.sub(lambda chip: self._texts[chip[0]], line)
 
     def entry(self, line: str, sign: str) -> InputEntry:
@@ -157,9 +157,9 @@ def _mention(path: Path) -> str:
 
 
 def dropped_files(text: str) -> list[Path]:
-    """Return the images and PDFs dropped on the terminal; empty for any other paste.
+    """Return the images and PDFs that were dropped on the terminal; empty for any other paste.
 
-    A terminal pastes their absolute paths: plain, quoted, backslash-escaped or as ``file://``.
+    For dropped files, a terminal pastes absolute paths: plain, quoted, backslash-escaped or as ``file://``.
     """
     try:
         words = (
@@ -180,7 +180,7 @@ def dropped_files(text: str) -> list[Path]:
 
 
 def clipboard_image() -> Path | None:
-    """Save the clipboard image in the data folder and return its path; None if there is none."""
+    """Save the clipboard image in the data folder and return the path; None if there is no image."""
     for variable, command in _CLIPBOARDS:
         program = find_program(command[0]) if not variable or os.environ.get(variable) else None
         if program is None:

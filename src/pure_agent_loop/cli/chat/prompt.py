@@ -1,6 +1,7 @@
 """The bottom of the terminal: live lines, the pending question, the input and the status line.
 
-prompt_toolkit draws it and reads the keys, without full screen. Finished lines are printed above it, once.
+prompt_toolkit draws these lines and reads the keys, without full screen. Finished lines are printed above,
+once.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
 _SYNC, _END_SYNC = (
     "\x1b[?2026h",
     "\x1b[?2026l",
-)  # terminals that support it draw what is in between in one frame
+)  # supporting terminals draw the output in between in one frame
 _MAX_ROWS = 10  # rows of the input
-MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines; rows for everything else
+MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines, and rows for everything else
 _RULED_ROWS = 20  # rows of a terminal with room for lines around the input
 _DIM, _GROUND = "ansibrightblack", "bg:default"
 _NAME, _ABOUT = f"{_GROUND} ansicyan", f"{_GROUND} {_DIM}"
-_STYLES = {  # the menu has no background
+_STYLES = {  # style of the menu: no background
     "rule": _DIM,
     "placeholder": _DIM,
     "completion-menu": _GROUND,
@@ -66,7 +67,7 @@ _LINES_AT_ONCE = re.compile(r"[^\r\n\t ][\r\n]+[^\r\n]")
 
 
 class PromptActions(Protocol):
-    """The actions of the keys."""
+    """Actions of the keys, and the texts to show."""
 
     @property
     def is_working(self) -> bool:
@@ -104,16 +105,16 @@ class PromptActions(Protocol):
         """Keys that choose or give an answer."""
 
     def press_answer_key(self, key: str) -> None:
-        """Handle one of `answer_keys`."""
+        """Handle one of the `answer_keys`."""
 
     def status(self) -> str:
         """Return the status line."""
 
     def note(self) -> str:
-        """Return a short notice, such as that the run is stopping."""
+        """Return a short notice, for example that the run is stopping."""
 
     def queued(self) -> list[str]:
-        """Return what was sent and the agent has not read yet."""
+        """Return the sent messages that the agent has not read yet."""
 
 
 class Prompt:
@@ -121,7 +122,7 @@ class Prompt:
 
     Args:
         workspace: The folder; each has a separate input history.
-        plain: Draw nothing around the input, for a screen reader.
+        plain: True to draw no lines around the input, for a screen reader.
     """
 
     def __init__(
@@ -184,15 +185,15 @@ class Prompt:
 
     @property
     def has_rules(self) -> bool:
-        """True if lines frame the input: there is room for them, and no screen reader reads them."""
+        """True if lines are drawn around the input: there is room for them and no screen reader."""
         return not self._plain and self.rows >= _RULED_ROWS
 
     @property
     def wide_lines(self) -> int:
         """The maximum number of live lines wider than `MIN_COLUMNS`.
 
-        Rewrapped in a narrower window, the live lines must not scroll: scrolled lines cannot be erased. tmux
-        scrolls even with empty rows below.
+        When a narrower window rewraps the live lines, they must not scroll, because scrolled lines cannot be
+        erased. tmux scrolls even if there are empty rows below.
         """
         parts = -(-self.columns // MIN_COLUMNS)
         if not self._reflows or parts == 1:
@@ -224,7 +225,7 @@ class Prompt:
         self.app.invalidate()
 
     def keys(self, name: str) -> str:
-        """Set the key bindings to ``vi`` or ``emacs``, and return the current ones."""
+        """Set the key bindings to ``vi`` or ``emacs``, and return the name of the current ones."""
         from prompt_toolkit.enums import EditingMode
 
         if name in ("vi", "emacs"):
@@ -271,7 +272,7 @@ class Prompt:
         from prompt_toolkit.widgets import SearchToolbar
 
         def rule() -> ConditionalContainer:
-            # Short, since a line as wide as the window would be wrapped when that gets narrower.
+            # The line is short, because a line as wide as the window would be wrapped in a narrower window.
             text: Any = [("class:rule", "─" * MIN_COLUMNS)]
             window = Window(FormattedTextControl(text), height=1)
             return ConditionalContainer(window, Condition(lambda: self.has_rules))
@@ -302,14 +303,14 @@ class Prompt:
         )
 
     def _placeholder(self) -> str:
-        is_searching = self.app.layout.is_searching  # which draws the found line in the empty input
+        is_searching = self.app.layout.is_searching  # this control draws the found line in the empty input
         is_idle = not (
             self.buffer.text or is_searching or self._acts.is_working or self._acts.answer_choices()
         )
         return user_text("chat.placeholder") if is_idle and not self._plain else ""
 
     def _label(self) -> str:
-        """Return the prompt; it names the effect of the input where the first character could mislead."""
+        """Return the prompt, which names the effect of the input if the first character could mislead."""
         sign, is_working = self._typed.sign, self._acts.is_working
         word = {"!": "label_run", "#": "label_note"}.get("" if is_working else sign, "")
         if not sign and sign_of(self.buffer.text) and not (is_working and self.buffer.text[0] != "/"):
@@ -347,7 +348,7 @@ class Prompt:
         def answer(key: str, _: object) -> None:
             acts.press_answer_key(key)
 
-        for name in ("up", "down", "enter", "1", "2", "3"):  # no letters: many sentences begin with y or n
+        for name in ("up", "down", "enter", "1", "2", "3"):  # many texts begin with y or n
             keys.add(name, filter=takes(name), eager=True)(partial(answer, name))
         add("enter", does=lambda _: self._enter(), when=~asked)
         add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
@@ -373,7 +374,7 @@ class Prompt:
         add("?", does=lambda _: acts.enter(InputEntry.typed("/help ?")), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
-        has_one = Condition(lambda: self._only_one() is not None)  # a second Tab would revert it
+        has_one = Condition(lambda: self._only_one() is not None)  # another Tab would revert that
         add("tab", does=lambda _: buffer.apply_completion(self._only_one()), when=has_one)
         add("s-tab", does=lambda _: acts.next_mode(), when=~has_completions)
         add("c-v", does=lambda _: self._paste_image(), when=~vi_navigation_mode)
@@ -385,14 +386,14 @@ class Prompt:
 
     def _enter(self) -> None:
         state = self.buffer.complete_state
-        is_command = self.buffer.text.startswith("/")  # a whole command runs with one Enter
+        is_command = self.buffer.text.startswith("/")  # a complete command runs with one Enter
         if state is not None and state.current_completion is not None and not is_command:
             self.buffer.apply_completion(state.current_completion)
         else:
             self._send()
 
     def _continue_line(self) -> None:
-        """Replace the backslash before the cursor by a new line, as a shell does."""
+        """Replace the backslash before the cursor by a line break, as a shell does."""
         self.buffer.delete_before_cursor(1)
         self.buffer.newline(copy_margin=False)
 
@@ -406,7 +407,7 @@ class Prompt:
 
     def edit(self) -> None:
         """Open the input in the user's editor."""
-        whole = self.chips.unfold(self.buffer.text)  # with pasted text expanded
+        whole = self.chips.unfold(self.buffer.text)  # the text in the editor has expanded pastes
         if whole != self.buffer.text:
             self.put(whole)
         name_editors_by_path()
@@ -439,7 +440,7 @@ class Prompt:
 
 
 def _paste_aware_input() -> Input:
-    """Return an input that treats lines arriving at once as a paste if the terminal marks no pastes."""
+    """Return an input that, without paste markers, treats lines arriving together as a paste."""
     from prompt_toolkit.input import create_input
     from prompt_toolkit.key_binding.key_processor import KeyPress
     from prompt_toolkit.keys import Keys
@@ -450,7 +451,7 @@ def _paste_aware_input() -> Input:
     def read_keys() -> list[KeyPress]:
         pressed = read()
         text = _text_of(pressed)
-        if not _LINES_AT_ONCE.search(text) or all(map(command_in, text.splitlines())):  # commands typed ahead
+        if not _LINES_AT_ONCE.search(text) or all(map(command_in, text.splitlines())):  # typed commands
             return pressed
         while select.select([source.fileno()], [], [], PASTE_SECONDS)[0] and (further := read()):
             pressed += further
@@ -511,7 +512,7 @@ def _history_of(workspace: Path) -> Path | None:
 
 
 def _is_continued(line: str) -> bool:
-    """Return True if a text ends with a backslash that no other one escapes."""
+    """Return True if a text ends with an unescaped backslash."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

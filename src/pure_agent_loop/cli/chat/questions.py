@@ -25,9 +25,9 @@ from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
 
 MAX_LINES, MAX_WIDTH, MAX_DIFF = 40, 2_000, 30
-QUIET_SECONDS = 0.6  # after a question appears, in which keys go into the input
+QUIET_SECONDS = 0.6  # seconds after a question appears in which keys still go to the input
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
-_MAX_BYTES = 300_000  # larger diffs take too long
+_MAX_BYTES = 300_000  # maximum size; larger diffs take too long
 
 
 @dataclass(slots=True)
@@ -35,11 +35,11 @@ class Pending:
     """A pending question.
 
     Args:
-        request: What an agent asks; None for a yes-or-no question of the program.
+        request: The request of an agent; None for a yes/no question of the program.
         diff: The file change; empty if the call does not change a file.
-        is_edited: The user is editing the call; the next line is the new call.
-        is_unclear: The last line was no answer.
-        chosen: Number of the chosen answer; see `PermissionPrompt.letters`.
+        is_edited: True while the user is editing the call; the next line is then the new call.
+        is_unclear: True if the last line was not an answer.
+        chosen: Number of the selected answer; see `PermissionPrompt.letters`.
         shown_at: When the question appeared, in seconds of the monotonic clock.
     """
 
@@ -69,7 +69,7 @@ class Pending:
 
     @property
     def height(self) -> int:
-        """Lines that the question takes, without those of its answers."""
+        """Lines that the question takes, without the answers."""
         return self.text.count("\n") + 1 + min(len(self.diff.split("\n")), MAX_DIFF)
 
     @property
@@ -79,12 +79,12 @@ class Pending:
 
     @property
     def pinned(self) -> list[str]:
-        """The lines below the title, then the changed ones of the diff."""
+        """The lines below the title, then the changed lines of the diff."""
         return [*self.text.split("\n")[1:], *_changes(self.diff)]
 
     @property
     def is_open(self) -> bool:
-        """True if any text is an answer, because a running tool asked the question."""
+        """True if any text counts as an answer, because a running tool asked the question."""
         return self.request is not None and self.request.question is not None
 
 
@@ -92,9 +92,9 @@ class PermissionPrompt:
     """Asks the user one question at a time.
 
     Args:
-        shared: Its options receive the rules that the user approves.
-        show_diff: Shows a diff: its name, its text and the maximum number of lines.
-        changed: Called when a question appears or is answered.
+        shared: The configuration whose options receive the rules that the user approves.
+        show_diff: Function that shows a diff, called with the name, the text and the maximum number of lines.
+        changed: Function called when a question appears or is answered.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class PermissionPrompt:
         changed: Callable[[], None],
     ) -> None:
         self.pending: Pending | None = None
-        self._seen: set[tuple[str, ...]] = set()  # diffs that were shown and approved
+        self._seen: set[tuple[str, ...]] = set()  # approved diffs that were shown completely
         self._shared, self._notify, self._show_diff, self._changed = shared, notify, show_diff, changed
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, request: PermissionRequest) -> Permission:
-        """Ask about a call, unless a rule approved meanwhile allows it; for ``Agent(on_ask=...)``."""
+        """Ask about a call, unless a newly approved rule allows it; for ``Agent(on_ask=...)``."""
         async with self._one_at_a_time:
             permission = settled(self._shared.options, request, self._shared.toolset)
             if permission.behavior != "ask":
@@ -123,7 +123,7 @@ class PermissionPrompt:
             return await self._wait(Pending(request, kind, text, diff))
 
     async def confirm(self, text: str) -> bool:
-        """Ask a yes-or-no question; return True only for a yes."""
+        """Ask a yes/no question; return True only for yes."""
         async with self._one_at_a_time:
             return (await self._wait(Pending(None, [], text))).behavior == "allow"
 
@@ -131,7 +131,7 @@ class PermissionPrompt:
         self.pending = pending
         self._show(pending, in_full=False)
         self._changed()
-        quiet = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._changed)  # shows the mark
+        quiet = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._changed)  # draws a marker
         try:
             return await pending.answered
         finally:
@@ -145,7 +145,7 @@ class PermissionPrompt:
         if in_full and pending.kind:
             self._notify(user_text("chat.rules_of_answer", rules=", ".join(pending.kind)), "dim")
         if pending.diff and pending.request is not None:
-            has_title = "\n" not in pending.text  # which names the file
+            has_title = "\n" not in pending.text  # the diff names the file
             name = "" if has_title else str(pending.request.args.get("path", ""))
             diff = blanks_shown(pending.diff, is_code=True)
             self._show_diff(name, diff, None if in_full else MAX_DIFF)
@@ -178,14 +178,14 @@ class PermissionPrompt:
 
     @property
     def keys(self) -> list[str]:
-        """Keys that choose or give an answer; none while what is typed may be from before the question."""
+        """Keys that choose or give an answer; none while keys may have been typed before the question."""
         pending = self.pending
         if pending is None or time.monotonic() - pending.shown_at < QUIET_SECONDS or not pending.letters:
             return []
         return ["up", "down", "enter", *pending.numbers]
 
     def press(self, key: str) -> None:
-        """Choose an answer with ``up`` and ``down``; ``enter`` gives it, a number the one of its row."""
+        """Choose an answer with ``up`` and ``down``, give it with ``enter``, or give one by its number."""
         pending = self.pending
         if pending is None:
             return
@@ -199,8 +199,7 @@ class PermissionPrompt:
     def answer(self, line: str) -> str | None:
         """Handle a typed line as an answer.
 
-        Returns:
-            The text for the user to edit in the input; None for none.
+        Returns: A text for the user to edit in the input; None if there is none.
         """
         pending = self.pending
         if pending is None:
@@ -242,7 +241,7 @@ class PermissionPrompt:
         else:
             pending.is_unclear = True
             self._changed()
-            return line  # to be edited, not lost
+            return line  # so that the user can edit the text
         return None
 
     def _save_rules(self, kind: list[str]) -> bool:
@@ -286,7 +285,7 @@ def _changes(diff: str) -> tuple[str, ...]:
 
 
 def planned_diff(workspace: Path, request: PermissionRequest) -> str:
-    """Return the diff that a call would make; empty if it cannot be predicted."""
+    """Return the diff that a call would cause; empty if it cannot be predicted."""
     planned = planned_change(Workspace(workspace), request.tool, request.args)
     if planned is None:
         return ""
@@ -299,7 +298,7 @@ def planned_diff(workspace: Path, request: PermissionRequest) -> str:
 def planned_change(
     workspace: Workspace, tool: str, args: Mapping[str, Any]
 ) -> tuple[str, str | None, str] | None:
-    """Return the file that a call would change, its old and its new text; None if unpredictable."""
+    """Return the file that a call would change, the old text and the new text; None if unpredictable."""
     path, old, new = args.get("path"), args.get("old_text"), args.get("new_text")
     if tool not in EDIT_TOOLS or not isinstance(path, str):
         return None

@@ -1,4 +1,4 @@
-"""Make rules of a person's answers, and keep them in the project's ``pal.toml``."""
+"""Convert a person's answers to rules, and save them in the project's ``pal.toml``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULES = lazy_pattern(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
 
 
 def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
-    """Return rules that allow similar calls; empty if no rule is narrow enough."""
+    """Return rules that allow similar calls; empty if every such rule would be too broad."""
     if tool == "shell":
         return _of_commands(args.get("command"))
     if wider := wider_rules(tool, args):
@@ -35,7 +35,7 @@ def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
 
 
 def kind_words(kind: Sequence[str]) -> str:
-    """Return what rules allow, in words for a person: the folder of edits, else the rules themselves."""
+    """Return what rules allow as text for a person: the folder of edits, or else the rules themselves."""
     path = kind[0].partition("(path=")[2][:-1] if len(kind) == len(EDIT_TOOLS) else ""
     if not path or kind != [f"{tool}(path={path})" for tool in EDIT_TOOLS]:
         return ", ".join(kind)
@@ -44,7 +44,7 @@ def kind_words(kind: Sequence[str]) -> str:
 
 
 def _of_commands(command: object) -> list[str]:
-    """Return rules for the simple commands not yet allowed, if those rules allow the whole line."""
+    """Return rules for the simple commands that are not yet allowed, if these rules allow the whole line."""
     from pure_agent_loop.toolbox.shell.syntax import read_line
 
     texts = (
@@ -64,7 +64,7 @@ def _allows(rules: Iterable[str], command: str) -> bool:
 
 
 def keep_rules(workspace: Path, rules: list[str]) -> str:
-    """Add allow rules to the project's ``pal.toml``; return its path.
+    """Add allow rules to the project's ``pal.toml``; return the path of that file.
 
     Raises:
         ConfigError: The rules cannot be added safely; the file is unchanged.

@@ -56,7 +56,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 
 class ChatHost(Protocol):
-    """The conversation as the slash commands see it."""
+    """The interface of the conversation for slash commands."""
 
     shared: ChatConfig
     custom: CustomCommands
@@ -65,7 +65,7 @@ class ChatHost(Protocol):
 
     @property
     def talk(self) -> ChatSession:
-        """The session and its run."""
+        """The session and its current run."""
 
     def print_notice(self, text: str, role: str = "dim", *, is_whole: bool = False) -> None:
         """Print a notice; a long one is cut unless `is_whole`."""
@@ -116,11 +116,11 @@ class Slash:
         return [(info.id, f"{moment(info.updated)} {title_of(store, info.id)}") for info in sessions]
 
     def rules(self) -> PermissionRules:
-        """Return the rules in force."""
+        """Return the rules that are in effect."""
         return rules_of(self._host.shared.options)
 
     def is_read_only(self, line: str) -> bool:
-        """Return True if a line may be run during a run: a read-only command or an unknown one."""
+        """Return True if a line may be executed during a run: a read-only command or an unknown one."""
         name, _ = self._resolve(line)
         is_known = name in {*COMMANDS, *self._host.custom.all()} or self._server(name) is not None
         return name in _READ_ONLY or not is_known
@@ -135,10 +135,10 @@ class Slash:
         return servers.get(name.partition(":")[0]) if servers is not None and ":" in name else None
 
     async def do(self, line: str) -> str:
-        """Run a command line; return the task it expands to, empty for none.
+        """Run a command line; return the task that it expands to, empty if there is none.
 
         Args:
-            line: The line, with its slash.
+            line: The line, including the slash.
 
         Raises:
             PureAgentLoopError: The command failed.
@@ -206,9 +206,9 @@ class Slash:
         if state is None:  # no request has been sent yet
             self._host.print_notice(user_text("chat.no_context"))
             return
-        prompt = self._host.prompt  # None in an editor
+        prompt = self._host.prompt  # None if the client is an editor
         is_plain = prompt is None or self._host.shared.options.screen_reader
-        width = 0 if is_plain else max(5, min(BAR, prompt.columns - 32))  # columns left by names and numbers
+        width = 0 if is_plain else max(5, min(BAR, prompt.columns - 32))  # the rest is names and numbers
         known = {**known, "window": talk.window}
         self._host.print_notice(context_rows(state, known, width), "")
 
@@ -287,12 +287,12 @@ class Slash:
             model = f"{protocol}:{model}"
         arguments = parse(["doctor", "--model", model, *words])
         self._host.print_notice(user_text("chat.examining"))
-        err = io.StringIO()  # progress, which the results repeat, or an error
+        err = io.StringIO()  # standard error: progress, which the results repeat, or an error
         await asyncio.to_thread(run_command, arguments, CommandOutput(out, err, colour=False))
         self._host.print_notice(out.getvalue() or err.getvalue(), "", is_whole=True)
 
     def _list(self, rows: Iterable[str], empty: str) -> None:
-        """Print rows, or the message `empty` without any."""
+        """Print rows, or the message `empty` if there are no rows."""
         text = "\n".join(f"- {row}" for row in rows)
         if text:
             self._host.show(text)
@@ -322,13 +322,13 @@ class Slash:
             await self._list_models()
 
     def _model_line(self) -> str:
-        """Return the model and the server that it is at."""
+        """Return the model and its server."""
         choice = self._host.talk.choice
         url = getattr(getattr(choice.client, "inner", choice.client), "base_url", "")
         return f"{choice.model} · {show_url(str(url))}" if url else choice.model
 
     async def _list_models(self) -> None:
-        """Print the models that the server has, without the one in use."""
+        """Print the models of the server except the current one."""
         try:
             names = await self._host.talk.models()
         except PureAgentLoopError as error:
@@ -395,7 +395,7 @@ class Slash:
             return
         from pure_agent_loop.sessions.fork import fork_session, up_to_step
 
-        new = fork_session(store, session, int(words))  # first, because it fails if the step does not exist
+        new = fork_session(store, session, int(words))  # before all else: raises for a missing step
         end = up_to_step(store.read(session).records, int(words))[-1].time
         snapshots, known = await self._snapshots()
         steps = await snapshots.steps(known) if known else []
@@ -478,7 +478,7 @@ class Slash:
 
 
 def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str:
-    """Return what fills the context window, one row per kind, and the sum.
+    """Return what fills the context window: one row per kind of content, and the sum.
 
     Args:
         known: ``tokens`` of the last request and the ``window``; empty or 0 if unknown.
@@ -511,7 +511,7 @@ def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str
 
 
 def cost_rows(task: Spent, every: Spent) -> str:
-    """Return what the last task and all tasks have used: tokens, money and time."""
+    """Return the usage of the last task and of all tasks: tokens, money and time."""
     unknown = user_text("chat.unknown")
     rows: list[tuple[str, ...]] = [("", user_text("chat.cost_task"), user_text("chat.cost_all"))]
     for name in ("prompt", "cached", "completion"):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-MIN_NAME = 10  # columns kept for the model name
-FULL = 0.8  # share of the context window that causes a warning
+MIN_NAME = 10  # minimum columns for the model name
+FULL = 0.8  # used share of the context window that causes a warning
 MODE_KEY = "⇧⇥"  # Shift+Tab
 
 
@@ -26,10 +26,10 @@ class Facts:
     """The fields of the status line; an empty, None or 0 field is not shown.
 
     Args:
-        note: A notice, such as that the run is stopping.
+        note: A notice, for example that the run is stopping.
         used: Tokens of the next request.
         window: Size of the context window, in tokens.
-        speed: Tokens a second of the answer that is being written.
+        speed: Tokens per second of the answer that is being written.
     """
 
     model: str = ""
@@ -45,7 +45,7 @@ class Facts:
 def status_line(facts: Facts, styler: Styler, words: Words, width: int) -> Text:
     """Render the status line, dropping the least important fields until it fits."""
     fields = _fields(facts, styler, words)
-    # The first fields to drop are the least useful; the last are the ones the user chose.
+    # The least useful fields are dropped first, the fields that the user chose last.
     for name in ("speed", "seconds", "shorten", "key", "cost", "model", "context", "note", "mode"):
         over = _line(fields, styler).cell_len - width
         if over <= 0:

@@ -1,4 +1,4 @@
-"""Make text safe for the terminal: only clean text and our own colors are ever written.
+"""Make text safe for the terminal: only clean text and the program's own colors are written.
 
 Output consists of text that passed `clean` and of colors that `Styler.ansi` renders. Output of Markdown, a
 highlighter or a table is cleaned again.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 TAB = 4  # columns
-VERBATIM: Literal["ignore"] = "ignore"  # overflow value of a line that is printed unchanged
+VERBATIM: Literal["ignore"] = "ignore"  # overflow value for a line that is printed unchanged
 # Variation selectors: terminals disagree on the resulting width, which would shift the rest of the line.
 _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 # Combining marks: more than three on one letter would paint over neighboring lines.
@@ -33,7 +33,7 @@ _PILE = re.compile(f"({_MARK}{{3}}){_MARK}+")
 _RIGHT_TO_LEFT = re.compile(
     "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 )
-# A sequence that the next piece may complete: a line ending, an escape sequence or a surrogate pair.
+# A sequence that the next piece of text may complete: a line ending, an escape sequence or a surrogate pair.
 _INCOMPLETE = re.compile("(?:\r|\x1b(?:\\[[0-9;:]{0,32})?|[\ud800-\udbff])\\Z")
 _DARK = {
     "heading": "bold cyan",
@@ -62,7 +62,7 @@ THEMES: Mapping[str, Mapping[str, str]] = {
 
 
 def theme_of(option: str, environ: Mapping[str, str]) -> str:
-    """Return the theme of ``--theme``, else one for the background of the terminal.
+    """Return the theme of ``--theme``, or else a theme for the background of the terminal.
 
     Args:
         environ: The environment; some terminals set ``COLORFGBG`` to numbers such as ``0;15``.
@@ -74,7 +74,7 @@ def theme_of(option: str, environ: Mapping[str, str]) -> str:
 
 
 def clean(text: str) -> str:
-    """Make untrusted text safe for a terminal; keep no control characters but newline and tab."""
+    """Make untrusted text safe for a terminal; remove control characters except newline and tab."""
     text = terminal.safe_text(text)
     return text if text.isascii() else _PILE.sub(r"\1", _SELECTORS.sub("", text))
 
@@ -85,12 +85,12 @@ def one_line(text: str, limit: int = 200) -> str:
 
 
 def reads_right_to_left(text: str) -> bool:
-    """Return True if a terminal may reorder some of `text`."""
+    """Return True if a terminal may reorder a part of `text`."""
     return _RIGHT_TO_LEFT.search(text) is not None
 
 
 class Cleaner:
-    """Cleans a stream in pieces that may end anywhere."""
+    """Cleans a stream of text whose pieces may end anywhere."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -103,7 +103,7 @@ class Cleaner:
         return clean(text[: len(text) - len(self._rest)])
 
     def close(self) -> str:
-        """End the stream; return the clean rest."""
+        """End the stream; return the rest, cleaned."""
         rest, self._rest = self._rest, ""
         return clean(rest)
 
@@ -112,8 +112,8 @@ class Styler:
     """Renders rich texts as lines for the terminal.
 
     Args:
-        color: False for no escape sequences.
-        reader: Use words in place of signs and rules, for a screen reader.
+        color: False to write no escape sequences.
+        reader: True to use words instead of signs and lines, for a screen reader.
 
     Raises:
         ConfigError: The theme is unknown.
@@ -133,7 +133,7 @@ class Styler:
         self.console = Console(file=io.StringIO(), color_system=None, width=80, legacy_windows=False)
         self.styles = {role: Style.parse(words) for role, words in THEMES[theme].items()}
         self.styles[""] = Style.null()
-        self._system = ColorSystem.STANDARD  # uses the color scheme of the terminal
+        self._system = ColorSystem.STANDARD  # keeps the color scheme of the terminal
 
     def text(self, *spans: tuple[str, str]) -> Text:
         """Create a line from spans of role (a key of `styles`) and text."""

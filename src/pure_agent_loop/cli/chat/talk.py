@@ -1,4 +1,4 @@
-"""A conversation without a terminal: the agent, its session and the current run."""
+"""A conversation without a terminal: the agent, the session and the current run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.sessions.story import Story
 
-MEMORY_CHARS = 4_000  # characters of the notes added to the system prompt
+MEMORY_CHARS = 4_000  # maximum characters of the notes in the system prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class ChatConfig:
     """The configuration of a conversation.
 
     Args:
-        options: The command line and settings; `/mode` and answers change it.
-        trusted: The guidance files of the folder as they were at the start, if they are trusted.
+        options: The command line and settings; changed by `/mode` and answers.
+        trusted: The guidance files of the folder, as read at the start, if they are trusted.
     """
 
     options: CommandOptions
@@ -79,10 +79,10 @@ class UsageTotals:
 
 
 class CompactOnce:
-    """Compacts the history before the next request regardless of its length, and later only when needed.
+    """Compacts the history before the next request regardless of length, and later only when needed.
 
     Args:
-        words: What summaries must keep, in the words of the user; empty for nothing.
+        words: The user's words on what summaries must keep; empty if there are none.
     """
 
     def __init__(self, words: str) -> None:
@@ -108,7 +108,7 @@ class CompactOnce:
         await (compact_now(self._ladder, state) if due else self._ladder.compact(state))
 
     async def force(self, state: QueryState) -> None:
-        """Compact the history after the server rejected its length."""
+        """Compact the history after the server has rejected its length."""
         from pure_agent_loop.kernel.kit import compact_now
 
         await compact_now(self._ladder, state)
@@ -118,7 +118,7 @@ class ChatSession:
     """A conversation: yields events and asks the user through `on_ask`.
 
     Args:
-        shows_reasoning: Yield also reasoning that the server sends unasked.
+        shows_reasoning: True to also yield reasoning that the server sends without being asked.
     """
 
     def __init__(
@@ -135,14 +135,14 @@ class ChatSession:
         self.shared, self.choice, self.place = shared, choice, place
         self.usage = UsageTotals()
         self.begun = time.monotonic()
-        self.compact_next: str | None = None  # what the summary must keep; None for no compaction
+        self.compact_next: str | None = None  # what the summary must keep; None to not compact
         self.state: QueryState | None = None
         self._on_ask, self._notify = on_ask, notify
         self._token: CancelToken | None = None
         self._inbox = Inbox()
         self._queued: list[str] = []
         self._has_servers = False
-        self._windows: dict[str, int] = {}  # tokens of context windows that servers list, by model
+        self._windows: dict[str, int] = {}  # sizes of context windows that servers list, by model
 
     @property
     def is_working(self) -> bool:
@@ -151,7 +151,7 @@ class ChatSession:
 
     @property
     def is_stopping(self) -> bool:
-        """True if the run was asked to stop."""
+        """True if the run was requested to stop."""
         return self._token is not None and self._token.is_cancelled
 
     @property
@@ -160,12 +160,12 @@ class ChatSession:
         return [text for text in self._queued if text in self._inbox]
 
     def stop(self) -> None:
-        """Ask the run to stop; the conversation is kept."""
+        """Request the run to stop; the conversation is kept."""
         if self._token is not None:
             self._token.cancel("the person stopped it")
 
     def steer(self, text: str, *, at_end: bool = False) -> None:
-        """Send a message to the running agent, which reads it after this step or when it would stop."""
+        """Send a message to the running agent, which reads it after the current step or before stopping."""
         self._queued = [*self.queued, text]
         self._inbox.put(text, when="end" if at_end else "step")
 
@@ -191,7 +191,7 @@ class ChatSession:
 
         Args:
             task: The task; None to resume.
-            typed: The part of the task that the user typed; resources it names are attached.
+            typed: The part of the task that the user typed; resources named in this part are attached.
 
         Raises:
             PureAgentLoopError: The run cannot start.
@@ -246,14 +246,14 @@ class ChatSession:
         return int(self.usage.context.get("window") or self._windows.get(self.choice.model) or 0)
 
     async def find_window(self) -> None:
-        """Look an unknown context window up in the server's list of models, once per model."""
+        """Look up an unknown context window in the server's list of models, once per model."""
         if not self.window and self.choice.model not in self._windows:
             self._windows[self.choice.model] = 0
-            with suppress(Exception):  # without a list, the window stays unknown
+            with suppress(Exception):  # without a list, the window remains unknown
                 await self.models()
 
     async def models(self) -> list[str]:
-        """Return the names of the models that the server has.
+        """Return the names of the server's models.
 
         Raises:
             PureAgentLoopError: The server has no list, or the request failed.
@@ -269,7 +269,7 @@ class ChatSession:
     # -- storage ----------------------------------------------------------------------------------------
 
     def memory(self) -> MemoryStore:
-        """Open the notes of this folder, kept in the user's data folder."""
+        """Open the notes of this folder, which are stored in the user's data folder."""
         from pure_agent_loop.assistant import MemoryStore
 
         name = hashlib.sha256(str(self.shared.workspace).encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -278,7 +278,7 @@ class ChatSession:
         return MemoryStore(folder)
 
     def story(self) -> Story:
-        """Read the session; return an empty story if it is unreadable or nothing is recorded."""
+        """Read the session; return an empty story if the session is unreadable or nothing is recorded."""
         from pure_agent_loop.sessions.story import Story
 
         if self.place.session_id is None or self.place.store is None:
@@ -286,7 +286,7 @@ class ChatSession:
         return story_of(self.place.store, self.place.session_id)
 
     def move_to(self, session_id: str | None) -> None:
-        """Switch to another session; None starts a new one."""
+        """Switch to another session; None starts a new session."""
         self.place.session_id = session_id or (new_session_id() if self.place.session_id else None)
         self.place.forget()
         self.usage, self.state = UsageTotals(), None

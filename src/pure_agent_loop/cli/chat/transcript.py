@@ -1,6 +1,6 @@
 """Render a conversation: events in, finished lines and a live region out.
 
-The application owns the terminal (prompt_toolkit, not full screen); this module provides the text:
+The application controls the terminal (prompt_toolkit, not full screen); this module provides the text:
 
     screen = TranscriptView(80, color=True, language="en")
     above = screen.feed(event)       # "" or complete lines with "\n": print them above, once
@@ -17,9 +17,9 @@ The application owns the terminal (prompt_toolkit, not full screen); this module
 `live()` and `status()` have no side effects. To write few bytes: draw at a tick (8 per second) only if
 `is_due()` or after printing or typing; print lines of several events together; keep the live region at its
 full height during a run, with one window per line (prompt_toolkit redraws the last line of a window when
-another follows); write through `output.sparing_output`. Each line fits in `screen.width` columns, so
-prompt_toolkit need not wrap it. Texts contain only ANSI colors (see ``prompt_toolkit.formatted_text.ANSI``);
-without `color` they contain no escape sequences.
+another follows); write through `output.sparing_output`. Each line fits into `screen.width` columns, so
+prompt_toolkit does not need to wrap it. Texts contain only ANSI colors (see
+``prompt_toolkit.formatted_text.ANSI``); without `color` they contain no escape sequences.
 
 `screen.width` and `screen.live_lines` may be set at any time, for example after a resize, and then
 `screen.wide_lines`: with more live lines than that, each line is cut to `output.MIN_COLUMNS`. All texts pass
@@ -65,27 +65,28 @@ from pure_agent_loop.toolbox import TODO_TOOL
 if TYPE_CHECKING:
     from rich.text import Text
 
-MAX_LINES = 12  # lines of a notice, an error or user input; `unfold` shows all
-MAX_QUEUED = 3  # lines of messages that the agent has not read yet
-MAX_CAUSE = 120  # characters of a failure that is retried
-MAX_FOLDED = 100  # blocks kept for `unfold`
-# After these a request is made; with those, a response has come or will not.
+MAX_LINES = 12  # maximum lines of a notice, an error or user input; `unfold` shows all
+MAX_QUEUED = 3  # maximum lines of messages that the agent has not read yet
+MAX_CAUSE = 120  # maximum characters of a failure that is retried
+MAX_FOLDED = 100  # maximum blocks kept for `unfold`
+# After an event of the first tuple, a request is made; after one of the second, its response has arrived or
+# never will.
 _BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
 _AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventType.ACTION, EventType.LOOP_END)
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
-QUIET_SECONDS = 5.0  # of waiting, after which a screen without motion says once that the model is working
-# Stop reasons that need no notice: the answer or an error precedes them.
+QUIET_SECONDS = 5.0  # seconds without motion before a notice that the model is working
+# Stop reasons without a notice, because the answer or an error precedes them.
 _SILENT_REASONS = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
-_TOGETHER = {"call", "notice", "reasoning"}  # kinds of lines without an empty line in between
+_TOGETHER = {"call", "notice", "reasoning"}  # kinds of lines that no empty line separates
 
 
 class FailedRequest(NamedTuple):
-    """A failed attempt of a request that was sent again.
+    """A failed attempt of a request that is retried.
 
     Args:
-        tries: Attempts so far.
-        cause: Why it failed, as a sentence.
-        error: The whole error.
+        tries: Number of attempts so far.
+        cause: Why the attempt failed, as a sentence.
+        error: The complete error.
     """
 
     tries: int
@@ -97,11 +98,11 @@ class TranscriptView:
     """Renders the events of a conversation; see the module docstring.
 
     Args:
-        color: Write colors; see `support.terminal.wants_colour`.
-        animation: Animate running work and count its seconds.
+        color: True to write colors; see `support.terminal.wants_colour`.
+        animation: True to animate running calls and show elapsed seconds.
         theme: One of `styling.THEMES`.
         language: Language of the messages: ``"en"``, ``"zh"``, or None for the default.
-        screen_reader: Use words in place of signs; draw no rules and no moving text.
+        screen_reader: True to use words instead of signs, and to draw no lines and no moving text.
         live_lines: Maximum number of live lines.
 
     Raises:
@@ -134,12 +135,12 @@ class TranscriptView:
         self._pace = RedrawRate(animation and not screen_reader)
         self._reads: list[tuple[str, Folded]] = []  # successive reads, printed as one line
         self._edits: dict[str, Text] = {}  # lines of edits by path, printed with what they changed
-        self._plan: list[Any] = []  # the to-do list that was printed last
+        self._plan: list[Any] = []  # the last printed to-do list
         self._facts = Facts()
         self._last = ""  # the kind of the last printed lines
-        self._waits_since: float | None = None  # when a request began that has no response yet
+        self._waits_since: float | None = None  # start time of a request without a response
         self._has_told_of_work = False
-        self._failed: FailedRequest | None = None  # the last one of this request
+        self._failed: FailedRequest | None = None  # the last failed attempt of the current request
 
     @property
     def width(self) -> int:
@@ -160,7 +161,7 @@ class TranscriptView:
         self._live_lines = self.wide_lines = positive("live_lines", value)
 
     def feed(self, event: Event) -> str:
-        """Add an event; return the lines that it finishes, to print once."""
+        """Add an event; return the lines that it finishes, each to be printed once."""
         handler = _HANDLERS.get(event.type)
         if event.type in _BEFORE_MODEL:
             self._waits_since = event.timestamp
@@ -175,18 +176,18 @@ class TranscriptView:
         return lines
 
     def user_input(self, text: str) -> str:
-        """Render user input, cut if long; `unfold` shows all."""
+        """Render user input, cut if it is long; `unfold` shows all of it."""
         mark = f"{self._words('you')}: " if self._styler.reader else "> "
         return self.close() + self._print(self._excerpt(text, "bold", mark), "asked")
 
     def notice(self, text: str, role: str = "dim", max_lines: int | None = MAX_LINES) -> str:
-        """Render a notice of the program, a server or a tool, cut if long; `unfold` shows all.
+        """Render a notice of the program, a server or a tool, cut if it is long; `unfold` shows all of it.
 
         Args:
             role: ``dim``, ``warning`` or ``error``, or another role of `styling.THEMES`.
             max_lines: Maximum number of lines; None for all, as in a question.
         """
-        mark = "" if self._styler.reader or not role else "· "  # none before a table or output
+        mark = "" if self._styler.reader or not role else "· "  # no empty line before a table or output
         mark = f"{self._words('error')}: " if role == "error" else mark
         text = text.replace(" · ", ", ") if self._styler.reader else text
         return self._print(self._excerpt(text, role, mark, max_lines), "notice")
@@ -196,10 +197,10 @@ class TranscriptView:
         self._calls.pop(call_id, None)
 
     def command_end(self, end: Mapping[str, Any], output: str) -> str:
-        """Render what a person's own command printed and, if it failed, its exit code.
+        """Render the output of a command that the person entered, with the exit code if it failed.
 
         Args:
-            end: How it ended; see `Event.observation`.
+            end: How the command ended; see `Event.observation`.
         """
         output, took = clean(output).rstrip(), number(end["seconds"])
         lines = self.notice(output, "") if output else ""
@@ -220,7 +221,7 @@ class TranscriptView:
         return self._print(shown, "card")
 
     def markdown(self, text: str) -> str:
-        """Render a whole Markdown text."""
+        """Render a complete Markdown text."""
         flow = Flow(self._page)
         lines = flow.feed(clean(text), self.width) + flow.close(self.width)
         return self.close() + self._print(lines, "text")
@@ -270,7 +271,7 @@ class TranscriptView:
         return [self._styler.ansi(self._styler.fit(line, self.width)) for line in rendered]
 
     def numbered(self, answers: Sequence[str]) -> list[str]:
-        """Render answers to choose from, each followed by its number if the window has room for it."""
+        """Render answers to choose from, each followed by its number if the window is wide enough."""
         lines = []
         for index, answer in enumerate(answers, 1):
             line = self._styler.text(("", answer), ("dim", f"  {index}"))
@@ -309,7 +310,8 @@ class TranscriptView:
         waiting = [self._styler.text(("dim", text)) for text in words]
         width, max_lines = self.width, max(self.live_lines - len(waiting), 1)
         asks = any(call.state == "waiting" for call in self._calls.values())
-        # A question has its own lines. Calls are decided one after another, so those behind it do not run.
+        # A pending question has separate lines. Calls are decided one after another, so later calls do not
+        # run yet.
         working = [call for call in self._calls.values() if call.has_begun or not asks]
         work = [line for call in working for line in self._call_lines(call, width, now)]
         work += [self._lines.task(task, width, now) for task in self._tasks.values()]
@@ -328,13 +330,13 @@ class TranscriptView:
         return [self._styler.ansi(self._styler.fit(line, columns)) for line in lines]
 
     def _call_lines(self, call: CallView, width: int, now: float) -> list[Text]:
-        """Render a call that has not ended, with the end of its output if there is room for it."""
+        """Render a call that has not ended, with the end of the output if there is room."""
         running = [other for other in self._calls.values() if other.state == "running"]
         tail = self._lines.tail(call, width) if running == [call] and not self._styler.reader else []
         return [self._lines.call(call, width, now), *tail[-max(self.live_lines - 1, 0) :]]
 
     def is_due(self, now: float | None = None) -> bool:
-        """Return True if the live lines should be drawn. Call it at each tick, 8 times a second.
+        """Return True if the live lines should be drawn. Call this method at each tick, 8 times per second.
 
         Args:
             now: Seconds since the epoch; None for the current time.
@@ -343,7 +345,7 @@ class TranscriptView:
         return self._pace.is_due(now, bool(self._calls or self._tasks or self._activity(now)))
 
     def _activity(self, now: float) -> list[Text]:
-        """Return a line while the model thinks, writes a call, or has sent nothing yet."""
+        """Return a line to show while the model thinks, writes a call, or has sent nothing yet."""
         if self._answer.words:
             words = self._words("thinking", count=self._answer.words)
         elif self._answer.writing:
@@ -356,7 +358,7 @@ class TranscriptView:
         return [self._styler.text(self._lines.sign("running", now), ("dim", words))]
 
     def still_working(self, now: float) -> str:
-        """Return a notice, once per run, if nothing moves and the model has been silent for some seconds."""
+        """Return a notice, once per run, if nothing moves and the model has sent nothing for seconds."""
         since, told = self._waits_since, self._has_told_of_work
         if told or not self._is_still or since is None or now - since < QUIET_SECONDS:
             return ""
@@ -373,14 +375,14 @@ class TranscriptView:
         note: str = "",
         window: int = 0,
     ) -> str:
-        """Render the status line; the context comes from the events.
+        """Render the status line; the size of the context comes from the events.
 
         Args:
             mode: The permission mode.
             cost: Cost so far, in dollars.
             seconds: Duration of the run so far.
-            note: A notice, such as that the run is stopping.
-            window: Tokens of the context window, where the events do not tell; 0 if unknown.
+            note: A notice, for example that the run is stopping.
+            window: Tokens of the context window, used if the events do not contain it; 0 if unknown.
         """
         facts = replace(self._facts, model=model, mode=mode, cost=cost, seconds=seconds, note=note)
         speed = 0 if self._is_still else self._answer.speed
@@ -388,7 +390,7 @@ class TranscriptView:
         return self._styler.ansi(status_line(facts, self._styler, self._words, self.width))
 
     def _print(self, lines: Sequence[Text], kind: str) -> str:
-        """Render finished lines, after an empty line if their kind differs from the last."""
+        """Render finished lines, after an empty line if the last lines were of another kind."""
         if not lines:
             return ""
         before = self._print_reads()
@@ -398,7 +400,7 @@ class TranscriptView:
         return before + gap + "".join(f"{self._styler.ansi(line)}\n" for line in lines)
 
     def _print_reads(self) -> str:
-        """Print the successive reads as one line."""
+        """Print successive read calls as one line."""
         if not self._reads:
             return ""
         line, reads, self._reads = self._reading(), self._reads, []
@@ -407,7 +409,7 @@ class TranscriptView:
         return self._print([line], "call")
 
     def _reading(self) -> Text:
-        """Render the successive reads."""
+        """Render successive read calls."""
         count = len({path for path, _ in self._reads})
         if count == 1:
             return self._reads[-1][1].title
@@ -419,7 +421,7 @@ class TranscriptView:
         )
 
     def _print_edits(self) -> str:
-        """Print the edits whose changes nothing reported."""
+        """Print edits for which no change was reported."""
         lines, self._edits = list(self._edits.values()), {}
         return self._print(lines, "call")
 
@@ -438,7 +440,7 @@ class TranscriptView:
         return self._close() + self._print([title, *lines], "diff")
 
     def _excerpt(self, text: str, role: str, mark: str, max_lines: int | None = MAX_LINES) -> list[Text]:
-        """Wrap the start of a text after a mark; `unfold` shows all of it."""
+        """Wrap the start of a text after a mark; `unfold` shows the whole text."""
         lines = clean(text).strip("\n").split("\n")
         shown: list[Text] = []
         for words in lines[:max_lines]:
@@ -495,7 +497,7 @@ class TranscriptView:
         tries, every = (int(number(event.data.get(name))) for name in ("attempt", "attempts"))
         cause, before = self._cause(event), self._failed
         self._failed = FailedRequest(tries, cause, event.content)
-        if not every:  # at once, with another model or a shorter history
+        if not every:  # retried immediately, with another model or a shorter history
             return lines + self._note("warning", "retry_at_once", cause=cause)
         delay = seconds(round(number(event.data.get("delay"))))
         shown = {"seconds": delay, "number": tries + 1, "all": every}
@@ -519,7 +521,7 @@ class TranscriptView:
         if behavior == "deny":
             call.refused = str(event.data.get("reason") or self._words("refused"))
         if behavior != "ask":
-            for other in self._calls.values():  # those behind it are decided from now on
+            for other in self._calls.values():  # later calls are decided from now on
                 other.started = other.started if other.has_begun else event.timestamp
         return self._close()
 
@@ -527,7 +529,8 @@ class TranscriptView:
         part = event.data["part"]
         if part["type"] != "tool" or part["state"] != "pending":
             return ""
-        # The call is written. The decision may take time, because a command is tried first.
+        # The model has finished writing the call. The decision may take some time, because a command is tried
+        # first.
         self._answer.writing = ""
         self._calls[part["call_id"]] = CallView(part["tool"], part["input"], "running", event.timestamp)
         return ""
@@ -542,7 +545,7 @@ class TranscriptView:
     def _progress(self, event: Event) -> str:
         if call := self._calls.get(calls.id_of(event)):
             call.result = (call.result + str(event.data.get("text", "")))[-calls.TAIL_CHARS :]
-        elif not event.data.get("call_id"):  # a message of a toolset
+        elif not event.data.get("call_id"):  # a notice from a toolset
             return self._message(event)
         return ""
 
@@ -573,15 +576,15 @@ class TranscriptView:
         return self._print([line, *tail, *todo], "call")
 
     def _print_plan(self, args: Any) -> list[Text]:
-        """Render a to-do list: all of it at first, then only what has changed."""
+        """Render a to-do list: completely the first time, then only the changes."""
         before, self._plan = self._plan, list(calls.items_of(args))
         return self._lines.todo([item for item in self._plan if item not in before])
 
     def changed(self, event: Event, *, has_diff: bool = True) -> str:
-        """Render a changed file, on the line of the edit that changed it if there is one.
+        """Render a changed file, on the line of the edit that changed the file if there is one.
 
         Args:
-            has_diff: False leaves the diff out, because it has just been shown.
+            has_diff: False to omit a diff that has just been shown.
         """
         edit = self._edits.pop(str(event.data.get("path", "")), None)
         title = diffs.head(event.data, self._styler, self._words)
@@ -618,7 +621,7 @@ class TranscriptView:
     def _loop_end(self, event: Event) -> str:
         lines = self.close()
         self._answer, self._plan = AnswerInProgress(self._page), []
-        tells_of_stop = bool(self._calls)  # the line of a stopped call
+        tells_of_stop = bool(self._calls)  # the line about a stopped call
         for name, call in list(self._calls.items()):
             stopped = replace(event, data={"call_id": name, "tool": call.tool})
             lines += self._print_call(stopped, "stopped", "")
@@ -634,7 +637,7 @@ class TranscriptView:
         return self._close() + self.notice(event.content)
 
     def _notice(self, event: Event) -> str:
-        """Render a notice; a message that the user sent meanwhile as what it is."""
+        """Render a notice; a message that the user sent meanwhile is shown as user input."""
         if event.data.get("synthetic") is False:
             return self.user_input(event.content)
         return self._message(event)

@@ -1,4 +1,4 @@
-"""Commands and keys of the conversation, by name; the catalogue describes them."""
+"""Names of the commands and keys of the conversation; the catalogue has the descriptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEYS = (
     "!command",
     "#note",
 )
-COMMANDS = [  # the most used first
+COMMANDS = [  # the most used commands first
     "help",
     "status",
     "model",
@@ -107,7 +107,7 @@ def words_in(language: str | None) -> Words:
 
 
 def _word(language: str, name: str, /, **values: object) -> str:
-    """Return a message; for a count of one, the message ``one_NAME`` if there is one."""
+    """Return a message; for a count of one, the message ``one_NAME`` if it exists."""
     if str(values.get("count")) == "1" and f"one_{name}" in table("screen", language):
         name = f"one_{name}"
     return message_in(language, f"screen.{name}", **values)
@@ -125,7 +125,7 @@ def commands_help(own: Sequence[tuple[str, str]]) -> Groups:
     """Return the commands by group with their descriptions.
 
     Args:
-        own: Commands of the user, the project and MCP servers.
+        own: Additional commands of the user, the project and MCP servers.
     """
     groups = {
         user_text(f"chat.group_{group}"): [(f"/{name}", user_text(f"chat.command_{name}")) for name in names]

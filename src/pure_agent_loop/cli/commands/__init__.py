@@ -1,1 +1,1 @@
-"""The commands, one module each: its arguments and what it does."""
+"""The commands: each module has a command's arguments and implementation."""

@@ -28,7 +28,7 @@ examples:
 
 
 def add_agents(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(
         parser,
         "List and stop the subagent tasks on this machine.",

@@ -37,7 +37,7 @@ examples:
 
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "Show the audit log of tool calls and verify that it is unchanged.", _EPILOG)
     actions = add_actions(parser)
     listing = _with_file(actions, "list", "list matching calls, newest last")
@@ -70,7 +70,7 @@ def _with_file(actions: Any, name: str, summary: str) -> argparse.ArgumentParser
 
 
 def point_in_time(text: str) -> float:
-    """Return seconds since the epoch for ``2h`` (ago), a date or a time, local without a zone.
+    """Return seconds since the epoch for ``2h`` (ago), a date or a time; local if it has no zone.
 
     Raises:
         argparse.ArgumentTypeError: The text has another form.
@@ -129,10 +129,10 @@ def _no_log(log: Path) -> str:
 
 
 def _by_session(calls: Sequence[ToolCallEntry]) -> Iterator[tuple[str, list[ToolCallEntry]]]:
-    """Yield the title of each session and day with its calls, the last used one last."""
+    """Yield the title and the calls of each session and day, the most recent one last."""
     groups: dict[str, list[ToolCallEntry]] = {}
     for entry in calls:
-        day = " ".join(moment(entry.time).split(" ")[::2])  # with the zone
+        day = " ".join(moment(entry.time).split(" ")[::2])  # the date and the zone
         title = f"{one_line(entry.session, 60) or user_text('cli.audit_no_session')}  {day}"
         groups[title] = [*groups.pop(title, ()), entry]
     yield from groups.items()

@@ -1,4 +1,4 @@
-"""The command ``chat``, also plain ``pal``: a conversation at a terminal, else one answer."""
+"""The command ``chat``, which is also plain ``pal``: a conversation at a terminal, else one answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_chat(parser: argparse.ArgumentParser) -> None:
 
 
 def chat(options: CommandOptions, output: CommandOutput) -> int:
-    """Hold the conversation and return the exit code.
+    """Run the conversation and return the exit code.
 
     Raises:
         PureAgentLoopError: The conversation cannot start.
@@ -68,7 +68,7 @@ def _converse(options: CommandOptions, output: CommandOutput) -> int:
             options.thinking,
             output,
             questions=questions,
-            prepared=False,  # prepared while the user types
+            prepared=False,  # the client is prepared while the user types
             announced=False,
         )
         toolset = toolset.for_model(is_tiny=choice.is_tiny)
@@ -85,7 +85,7 @@ def _converse(options: CommandOptions, output: CommandOutput) -> int:
 
 
 def _first_lines(options: CommandOptions, output: CommandOutput) -> int:
-    """Print the model, the permissions and the next step, where a conversation cannot be shown.
+    """Print the model, the permissions and the next step, if a conversation cannot be shown.
 
     Raises:
         ConfigError: No model is available.

@@ -1,4 +1,4 @@
-"""The command ``completion``: print a shell completion script, made from the parser."""
+"""The command ``completion``: print a shell completion script, generated from the parser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pure_agent_loop.cli.shell_integration.outline import outline
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     examples = """\
 examples:
   pal completion bash > ~/.local/share/bash-completion/completions/pal

@@ -30,7 +30,7 @@ examples:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "Show the settings that 'pal run' reads from the environment and from files.", _EPILOG)
     actions = add_actions(parser)
     show = actions.add_parser("show", help="show the effective settings")

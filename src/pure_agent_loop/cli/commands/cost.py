@@ -31,7 +31,7 @@ examples:
 
 
 def add_cost(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "Show what recorded runs cost, and manage the prices in use.", _EPILOG)
     parser.add_argument("--by", choices=GROUPS, default="day", help="what to sum up (default: day)")
     moment = "2h (ago), or a local time: 2026-01-31T18:00"

@@ -50,9 +50,9 @@ from pure_agent_loop.support.language import in_user_language, notice, user_lang
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import aligned, one_line, safe_text
 
-WIDTH = 100  # columns without a terminal
+WIDTH = 100  # columns if there is no terminal
 TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
-_ENDPOINT = ("model", "base_url", "profile", "download", "env_file")  # a fallback is examined by its own name
+_ENDPOINT = ("model", "base_url", "profile", "download", "env_file")  # a fallback is examined by name
 _COUNTS = {  # names in a message, and fields of `TokenUsage`
     "prompt": "prompt_tokens",
     "read": "cached_tokens",
@@ -73,7 +73,7 @@ examples:
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(
         parser,
         "Check what a model server supports with small requests, in each protocol that it has: chat "
@@ -114,7 +114,7 @@ def doctor(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _plan(endpoint: EndpointOptions) -> Endpoint | Embedded:
-    """Choose the server. At an address of Anthropic or Google, the key is that of the maker."""
+    """Choose the server. For an address of Anthropic or Google, the key of that provider is used."""
     maker = protocol_at(endpoint.base_url or os.environ.get("PAL_BASE_URL") or "")
     named = endpoint.model or os.environ.get("PAL_MODEL") or ""
     if not maker or protocol_of(named):
@@ -126,7 +126,7 @@ def _plan(endpoint: EndpointOptions) -> Endpoint | Embedded:
 
 
 def _show_cache(options: argparse.Namespace, output: CommandOutput) -> int:
-    """Show the requests of a session: tokens read from the cache, and who changed the prefix."""
+    """Show the requests of a session: tokens read from the cache, and what changed the prefix."""
     from pure_agent_loop.cli.database import store_for
     from pure_agent_loop.cli.which_session import existing
     from pure_agent_loop.sessions import requests_in
@@ -152,7 +152,7 @@ def _show_cache(options: argparse.Namespace, output: CommandOutput) -> int:
 def _target_for(
     plan: Endpoint | Embedded, output: CommandOutput, *, download: bool
 ) -> Generator[Target, None, None]:
-    """Yield the server of a plan; an embedded one stops after the block."""
+    """Yield the server of a plan; an embedded server stops at the end of the block."""
     if isinstance(plan, Embedded):
         yield from _embedded(plan, output, download)
         return
@@ -210,7 +210,7 @@ class _Progress(Watch):
         self._output.progress(verdict if self._changing else f"{verdict}\n")
 
     def clear(self) -> None:
-        """Clear the changing line; the table repeats its content."""
+        """Clear the changing line, because the table repeats its content."""
         if self._changing:
             self._output.progress(f"{CLEAR_LINE}")
 
@@ -233,7 +233,7 @@ def _as_text(found: Survey, has_key: bool, output: CommandOutput) -> str:
     }
     labels = aligned(map(shown_name, head))
     lines = "".join(f"{label}  {one_line(text)}\n" for label, text in zip(labels, head.values(), strict=True))
-    width = shutil.get_terminal_size((WIDTH, 24)).columns - 2  # the mark of a notice in a conversation
+    width = shutil.get_terminal_size((WIDTH, 24)).columns - 2  # the mark for a notice in a conversation
     return survey_text(
         found, width, head=lines, paint=lambda verdict, text: output.paint(_COLOURS[verdict], text)
     )

@@ -44,7 +44,8 @@ examples:
   pal answer RUN_ID CALL_ID allow
   pal logs -f RUN_ID
 """
-# Options of 'pal tasks' that its actions have too: unless typed there, those before the action count.
+# Options of 'pal tasks' that the actions also have: unless typed after the action, the values before it
+# count.
 _LISTING = {"database", "status", "agent", "limit", "json"}
 _WHY_VOID = {"UnknownTool": "cli.void_tool"}
 _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
@@ -74,7 +75,7 @@ def _describe_one(parser: argparse.ArgumentParser) -> None:
 
 
 def add_submit(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe_durable(parser)
     parser.add_argument("task", nargs="*", help="the task; piped text is its context")
     parser.add_argument(
@@ -87,7 +88,7 @@ def add_submit(parser: argparse.ArgumentParser) -> None:
 
 
 def submit(options: argparse.Namespace, output: CommandOutput) -> int:
-    """Submit a run, wait for it with ``--wait``, and return the exit code."""
+    """Submit a run, wait for it if ``--wait`` is given, and return the exit code."""
     task = read_task(options.task, output.info, command="submit")
     with closing(Engine(options.database)) as engine:
         handle = engine.submit(
@@ -108,7 +109,7 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
         except KeyboardInterrupt:
             output.info(notice("cli.durable_continues", hint=hint))
             return INTERRUPTED
-        # Without the option and the variable it is a file that `pal run` does not look into.
+        # Without the option and the variable, this is a file that `pal run` does not search.
         shown = options.database if database_of(options.database) else engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:
@@ -134,7 +135,7 @@ def _end(info: TaskInfo, database: str | None, output: CommandOutput) -> int:
 
 
 def add_tasks(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe_durable(parser)
     _add_listing(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
@@ -266,7 +267,7 @@ def _questions(info: TaskInfo, database: str | None) -> list[str]:
 
 
 def add_cancel(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     _describe_one(parser)
 
 
@@ -279,7 +280,7 @@ def cancel(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def add_answer(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     _describe_one(parser)
     parser.add_argument("call_id", metavar="CALL_ID", help="id of the call; 'pal tasks' shows it")
     parser.add_argument("verdict", choices=("allow", "deny"), help="allow or deny the call")
@@ -296,7 +297,7 @@ def answer(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     _describe_one(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="follow until the run has ended")
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
@@ -336,6 +337,6 @@ def _line(event: Event, width: int) -> str:
         "reason": data.get("stop_reason", ""),
         "task": data.get("task") or "(resumed)",
     }
-    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # UTC, like all other times
+    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # in UTC, like all other times
     what = one_line(template.format_map(fields), width - len("00:00:00 999 "))
     return f"{when} {event.step:>3} {what}"

@@ -42,7 +42,7 @@ _OF_QUESTIONS = ("sets", "max_tokens", "yes")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, DESCRIPTION, EPILOG + OWN)
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="file with your own cases")
     add_options(parser.add_argument_group("model"), ModelOptions)
@@ -116,7 +116,7 @@ def _evaluate_file(options: argparse.Namespace, model: ModelOptions, output: Com
         )
     except BaseException:
         progress.end()
-        if outcomes:  # keep the outcomes so far
+        if outcomes:  # keep the outcomes collected so far
             _write(EvaluationReport(dataset.name, outcomes, {"unfinished": True}), options, output)
         raise
     finally:
@@ -155,7 +155,7 @@ def _loaded(path: Path) -> tuple[Dataset, Agent | None]:
 
     if path.suffix.lower() != ".py":
         return Dataset.from_file(path), None
-    sys.path.insert(0, str(path.resolve().parent))  # as `python FILE` does
+    sys.path.insert(0, str(path.resolve().parent))  # like `python FILE`
     try:
         names: dict[str, Any] = runpy.run_path(str(path), run_name="pal_eval")
     except (Exception, SystemExit) as error:
@@ -166,7 +166,7 @@ def _loaded(path: Path) -> tuple[Dataset, Agent | None]:
 
 
 def _one_of(names: dict[str, Any], kind: type, name: str, path: Path, *, needed: bool = False) -> Any:
-    """Return the only object of a type in a file, or the one called `name`."""
+    """Return the only object of a type in a file, or the object called `name`."""
     objects = {id(value): value for value in names.values() if isinstance(value, kind)}
     if isinstance(names.get(name), kind) or (not objects and not needed):
         return names.get(name)

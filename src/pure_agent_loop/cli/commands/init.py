@@ -37,7 +37,7 @@ _PROFILE = '[profiles.careful]\npermission_mode = "plan"\ntools = "read"'
 
 
 def add_init(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(
         parser,
         "Write a pal.toml with all settings as comments, and the model servers found here.",
@@ -101,7 +101,7 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
 
 
 def _setting(option: CommandOption, *, project: bool, value: str = "") -> Iterator[str]:
-    """Yield the help and the line of a setting, commented out unless there is a value."""
+    """Yield the help and the line of a setting; the line is commented out if there is no value."""
     choices = option.in_project if project else option.choices
     summary = help_text(option.help).removesuffix("; repeatable").removesuffix("；可重复")
     summary = f"false: {summary}" if option.is_inverse else summary

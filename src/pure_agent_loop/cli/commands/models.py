@@ -14,7 +14,7 @@ from pure_agent_loop.support.terminal import safe_text
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     parser.description = "List, download and select models that run on this machine (extra [local])."
     actions = add_actions(parser)
     actions.add_parser("list", help="list known and downloaded models")

@@ -27,7 +27,7 @@ examples:
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(
         parser,
         "Replay the recorded model responses, tool results and times of a session. Nothing "

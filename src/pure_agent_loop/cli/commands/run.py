@@ -77,10 +77,10 @@ examples:
 
 
 def add_run(parser: argparse.ArgumentParser, arguments: str = "TASK") -> None:
-    """Add its arguments.
+    """Add the arguments of the command.
 
     Args:
-        arguments: The arguments after the options, as the usage shows them.
+        arguments: The arguments after the options, as shown in the usage line.
     """
     parser.set_defaults(options_type=CommandOptions)
     summary = "Run a task with a model and tools in the working folder, and print the answer."
@@ -134,7 +134,7 @@ def run(options: CommandOptions, output: CommandOutput) -> int:
 
             task = stack.enter_context(held(toolset.mcp, task, typed_task))
         check_given_rules(typed, options, toolset, output)
-        _answer_settings(options)  # an invalid schema too
+        _answer_settings(options)  # an invalid schema must also be reported before that
         ask_for_model(options, output, questions)
         choice = choose(options, options.thinking, output, questions=questions)
         toolset = toolset.for_model(is_tiny=choice.is_tiny)
@@ -164,7 +164,7 @@ def _conversation(do: Callable[..., int], place: SessionTarget) -> int:
     code, first = USAGE, True
     for line in tasks_of_lines(sys.stdin):
         if isinstance(line, PipedAnswer) and answer_there(place, line):
-            continue  # further questions are pending
+            continue  # more questions are pending
         code, first = do(None if isinstance(line, PipedAnswer) else line, first=first), False
         if code == INTERRUPTED:
             break
@@ -185,12 +185,12 @@ def make_agent(
     compaction: Compactor | bool = True,
     shows_reasoning: bool = False,
 ) -> Agent:
-    """Make the agent that the options describe.
+    """Create the agent that the options describe.
 
     Args:
         on_ask: Asks the user; None without a terminal.
-        trusted: Instructions of the folder, if trusted.
-        shows_reasoning: Show the reasoning that the server sends, even if it was not requested.
+        trusted: Instructions in the folder, if they are trusted.
+        shows_reasoning: True to show the reasoning that the server sends, even if it was not requested.
     """
     from pure_agent_loop.agent import Agent
 
@@ -231,7 +231,10 @@ def _answer_settings(options: CommandOptions) -> dict[str, Any]:
 def _ask_function(
     options: CommandOptions, toolset: RunToolset, questions: TerminalQuestions | None
 ) -> AskFunction | None:
-    """Return the function that asks. The current options may answer questions that a session recorded."""
+    """Return the function that asks the user.
+
+    The current options may answer questions that a session recorded.
+    """
     if options.session is None and not is_resuming(options):
         return None if questions is None else questions.wait
     tools = ToolRegistry(toolset.tools)

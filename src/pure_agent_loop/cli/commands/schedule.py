@@ -47,7 +47,7 @@ _ON_ONE = (
 
 
 def add_schedule(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "Run agents on a schedule. Needs the extra [durable].", _EPILOG)
     actions = add_actions(parser)
     _add_options(_action(actions, "add", "add a schedule", named=True))
@@ -137,7 +137,7 @@ def schedule(options: argparse.Namespace, output: CommandOutput) -> int:
     return DONE
 
 
-_Done = tuple[dict[str, Any], str, str]  # JSON, text, message for standard error
+_Done = tuple[dict[str, Any], str, str]  # JSON, text, and message for standard error
 
 
 def _add(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:

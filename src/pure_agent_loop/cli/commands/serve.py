@@ -50,7 +50,7 @@ examples:
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "Serve agents over HTTP until SIGTERM or Ctrl-C.", _EPILOG)
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1)"

@@ -70,7 +70,7 @@ examples:
 
 
 def add_sessions(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "List and manage the sessions that 'pal' records.", _EPILOG)
     actions = add_actions(parser)
     listing = _action(actions, "list", "list sessions, most recently used first")
@@ -151,7 +151,7 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
 
 
 def _excerpt(info: SessionInfo, store: SessionStore, words: Sequence[str]) -> str:
-    """Return the text around the first of these words; empty if the session lacks one of them."""
+    """Return the text around the first of these words; empty if the session does not contain all of them."""
     try:
         entries = read_story(store.read(info.id).records).entries
     except SessionError:
@@ -168,7 +168,7 @@ def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
     row = asdict(info)
     try:
         loaded = store.read(info.id)
-    except SessionError as error:  # deleted meanwhile, or unreadable
+    except SessionError as error:  # the session was deleted meanwhile or is unreadable
         return {**row, "problem": str(error)}
     story = read_story(loaded.records)
     row.update(steps=story.steps, messages=story.messages, task=story.task, stop_reason=story.stop_reason)
@@ -197,7 +197,7 @@ def _counts(row: dict[str, Any], noun: str) -> str:
 
 
 def _age(moment_of_use: float, now: float) -> str:
-    """Return how long ago a session was used; the day, in UTC, if that is over a week ago."""
+    """Return how long ago a session was used, or the day in UTC if that is more than a week ago."""
     minutes = (now - moment_of_use) / 60
     for text_id, size, most in (
         ("cli.ago_minutes", 1, 60),
@@ -219,7 +219,7 @@ def _titled(row: dict[str, Any]) -> str:
 
 
 def _tasks(row: dict[str, Any]) -> str:
-    """Return the first task, and the last if it differs."""
+    """Return the first task, and the last task if it differs."""
     first, last = row.get("title", row.get("problem", "")), row.get("task", "")
     return (
         first
@@ -284,7 +284,7 @@ def _entry(entry: Entry, width: int, output: CommandOutput) -> str:
 
 
 def _answer_text(mark: str, text: str, width: int, output: CommandOutput) -> str:
-    """Return an answer after its step; at a terminal its Markdown is rendered as in a conversation."""
+    """Return the mark of the step and the answer; at a terminal, Markdown is rendered as in a chat."""
     if output.out_is_terminal and text.strip():
         with suppress(MissingExtraError):
             from pure_agent_loop.cli.chat.transcript import TranscriptView

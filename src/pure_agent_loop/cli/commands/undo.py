@@ -30,7 +30,7 @@ examples:
 
 
 def add_undo(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(
         parser,
         "Restore the files of a workspace to their content before the last step that changed "

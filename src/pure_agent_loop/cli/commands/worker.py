@@ -36,7 +36,7 @@ _DEFAULT_AGENT = "default"
 
 
 def add_worker(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe_durable(parser)
     parser.add_argument(
         "--agents",
@@ -150,7 +150,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def load_deps(where: str | None) -> Callable[..., Any] | None:
-    """Load the function that makes the deps of runs; None without ``--deps``.
+    """Load the function that creates the deps of runs; None without ``--deps``.
 
     Raises:
         ConfigError: The object cannot be loaded or is not a function.
@@ -169,13 +169,13 @@ def load_agents(
     download: bool = False,
     own_name: bool = False,
 ) -> dict[str, Agent]:
-    """Load the agents by name. Without ``--agents``, make one that reads this folder.
+    """Load the agents by name. Without ``--agents``, create an agent that reads this folder.
 
     Args:
-        where: MODULE:NAME, or None.
-        any_folder: Allow a home directory and other folders that are not projects.
-        download: Download the demo model if no model is found, without asking.
-        own_name: Use the name of a single agent, if it has one, instead of ``default``.
+        where: The agents as MODULE:NAME, or None.
+        any_folder: True to allow a home directory and other folders that are not projects.
+        download: True to download the demo model without asking if no model is found.
+        own_name: True to use the name of a single agent, if it has one, instead of ``default``.
 
     Raises:
         PureAgentLoopError: The agents cannot be loaded, or no model is available.
@@ -191,7 +191,7 @@ def load_agents(
 
 
 def _default_agent(output: CommandOutput, any_folder: bool, download: bool) -> Agent:
-    """Make an agent with read-only tools, and with model, limits and rules from ``pal.toml``."""
+    """Create an agent with read-only tools, and with model, limits and rules from ``pal.toml``."""
     options = CommandOptions(download=download)
     if not any_folder:
         check_workspace(Path.cwd())
@@ -210,7 +210,7 @@ class _Stopping:
 
     def on_signal(self, number: int) -> None:
         if self._was_asked and number == signal.SIGINT:
-            os._exit(INTERRUPTED)  # like a kill: another worker resumes the runs
+            os._exit(INTERRUPTED)  # like SIGKILL: another worker resumes the runs
         if not self._was_asked:
             self._output.info(notice("cli.worker_stopping", grace=self._grace))
         self._was_asked = True

@@ -1,1 +1,1 @@
-"""The commands that serve or use protocols (ACP, MCP), one module each."""
+"""The commands that serve or use protocols (ACP, MCP), one module per command."""

@@ -76,7 +76,7 @@ examples:
   pal acp
   pal acp --permission-mode plan --model gpt-4o-mini
 """
-# Commands of the terminal conversation that editors have no interface for.
+# Commands of the terminal conversation for which editors have no interface.
 _COMMANDS = [
     *("compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"),
     *("diff", "undo", "redo", "export", "model", "mode"),
@@ -86,7 +86,7 @@ _FIELDS = {"mode": "permission_mode", "thought_level": "thinking"}
 
 
 def add_acp(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(
         parser, "Run as an agent for an editor: Agent Client Protocol on standard input and output.", _EPILOG
     )
@@ -118,7 +118,7 @@ def _only_protocol() -> BinaryIO:
     sink = os.fdopen(os.dup(1), "wb")
     try:
         os.dup2(2, 1)
-    except OSError:  # standard error is closed
+    except OSError:  # standard error may be closed
         redirect_to_null(1)
     return sink
 
@@ -131,7 +131,7 @@ class _Folders:
         self.has_mcp = has_mcp()
 
     def options(self) -> CommandOptions:
-        """Return a copy of the options of ``pal run`` with those typed here."""
+        """Return a copy of the options of ``pal run`` with the options typed for this command."""
         return copy.deepcopy(self._options)
 
     async def check(self) -> None:
@@ -153,7 +153,7 @@ class _Folders:
             raise SessionNotFoundError(user_text("cli.acp_no_session", session=session_id, folder=folder))
         if servers and not self.has_mcp:
             raise ConfigError(user_text("cli.acp_needs_mcp"))
-        editors_servers(servers, folder)  # report invalid servers now
+        editors_servers(servers, folder)  # report invalid servers before the first task
         chosen = session_id or new_session_id()
         session = _Session(self, folder, chosen, servers, editor)
         await in_thread(session.look)
@@ -211,7 +211,7 @@ class _Session:
     # -- getting ready ----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Read the settings, and note whether they raise a question."""
+        """Read the settings, and record whether the user must be asked about them."""
         questions = DeferredQuestions(self._output)
         self._settle(questions)
         self._is_asked_later = questions.has_asked
@@ -264,7 +264,7 @@ class _Session:
 
     @property
     def talk(self) -> ChatSession:
-        """The conversation, once started."""
+        """The conversation, available after the start."""
         assert self._talk is not None
         return self._talk
 
@@ -280,7 +280,7 @@ class _Session:
         self._chosen[_FIELDS[option]] = value
         vars(self._options).update(self._chosen)
         if option == "thought_level" and self._talk is not None:
-            await self.command("model", self._talk.choice.model)  # a client is made for one level
+            await self.command("model", self._talk.choice.model)  # a client has one fixed level
 
     # -- work -------------------------------------------------------------------------------------------
 
@@ -356,13 +356,13 @@ class _Session:
         self._said.append(f"```diff\n{text}\n```")
 
     def set_theme(self, theme: str) -> None:
-        """Do nothing: editors choose their own colours."""
+        """Do nothing, because editors choose the colors."""
 
     def show_session(self) -> None:
-        """Do nothing: the editor shows the session."""
+        """Do nothing, because the editor shows the session."""
 
     def unfold(self, last: int) -> None:
-        """Do nothing: nothing is folded."""
+        """Do nothing, because editors show nothing folded."""
 
     def leave(self) -> None:
-        """Do nothing: the editor ends the session."""
+        """Do nothing, because the editor ends the session."""

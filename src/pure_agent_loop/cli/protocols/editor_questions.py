@@ -17,7 +17,7 @@ from pure_agent_loop.support.language import in_user_language
 class MessageCollector(CommandOutput):
     """Collects messages for the next question or the start of the run.
 
-    They do not go to standard error, which some editors show as errors.
+    Messages are not written to standard error, because some editors show that as errors.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class DeferredQuestions(TerminalQuestions):
         self.has_asked = False
 
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:  # noqa: ARG002 - not shown yet
-        """Return False for now."""
+        """Return False until the user can be asked."""
         self.has_asked = True
         return False
 
@@ -50,7 +50,7 @@ class EditorQuestions(TerminalQuestions):
         self._collector, self._editor, self._loop = output, editor, loop
 
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
-        """Ask with the full text: an editor can scroll. Anything but yes is no."""
+        """Ask with the full text, because an editor can scroll. Any answer other than yes counts as no."""
         details = [part for part in (*self._collector.messages, text, more() if more else "") if part]
         asked = "\n".join([*details, question.partition(" [y")[0]])
         self._collector.messages.clear()

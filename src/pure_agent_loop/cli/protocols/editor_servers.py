@@ -28,8 +28,9 @@ def editors_servers(servers: Sequence[Mapping[str, Any]], folder: Path) -> MCPSe
     """Return the MCP servers of an editor; None if there are none.
 
     Args:
-        servers: Server tables of the protocol. They start outside the folder, like the user's.
-        folder: The folder, passed to the servers as their root.
+        servers: Server tables of the protocol. The servers start outside the folder, like the user's own
+            servers.
+        folder: The folder, passed to the servers as the root.
 
     Raises:
         ConfigError: A server is invalid.
@@ -44,7 +45,7 @@ def editors_servers(servers: Sequence[Mapping[str, Any]], folder: Path) -> MCPSe
 def with_editors_servers(
     toolset: RunToolset, editors: MCPServers | None, output: CommandOutput
 ) -> RunToolset:
-    """Add the servers of an editor; they replace servers of the same name, with a notice."""
+    """Add the servers of an editor, which replace servers of the same name, with a notice."""
     if editors is None:
         return toolset
     from pure_agent_loop.mcp import MCPServers

@@ -1,4 +1,4 @@
-"""The command ``mcp``: manage MCP servers (`mcp_serving`: run as one)."""
+"""The command ``mcp``: manage MCP servers (see `mcp_serving` for running as a server)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
 
     try:
         settings = settings_from_table(name, table, str(path))
-    except UnsetVariableError as unset:  # the variable may be set later
+    except UnsetVariableError as unset:  # only a warning: the variable may be set later
         return [str(unset)]
     if settings is None or not settings.command:
         return []
@@ -204,7 +204,10 @@ def _remove(name: str, output: CommandOutput) -> int:
 
 
 def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[ServerSettings, bool]:
-    """Delete the login of a server; return its settings and whether it had one. Other fields are not read."""
+    """Delete the login of a server; return the server's settings and whether there was a login.
+
+    The other fields are not read.
+    """
     from pure_agent_loop.mcp import forget_login, settings_from_table
 
     identity = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that select what is served."""
+    """Add the arguments that select the tools and agents to serve."""
     group = parser.add_argument_group("as a server")
     add_options(group, ServingOptions, only=("agents", "deps", "tools", "functions", "workspace"))
     add_options(group, PermissionOptions)
@@ -51,7 +51,7 @@ def serve_here(options: ServingOptions, output: CommandOutput) -> int:
     workspace = workspace_of(options.workspace)
     typed = rules_of(options)
     configure(options, output, workspace, None)
-    options.subagents = False  # a client has its own
+    options.subagents = False  # clients have subagents of their own
     trusted = may_guide(workspace, None, output, trust_folder=options.trust_folder)
     toolset = make_toolset(options, workspace, output, trusted=trusted)
     check_given_rules(typed, options, toolset, output)
@@ -88,7 +88,7 @@ def serve_here(options: ServingOptions, output: CommandOutput) -> int:
 
 
 def _prompts(workspace: Path, skills: SkillsLoader) -> list[Tool]:
-    """Return custom commands and skills as prompts: the user's, and the folder's once trusted."""
+    """Return custom commands and skills as prompts: those of the user, and of the folder if trusted."""
 
     async def deny(_: str) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""MCP servers in user input: their state, prompts (/) and resources (@)."""
+"""MCP servers in user input: the state of servers, prompts (/) and resources (@)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings in files: ``pal.toml`` of the user and of a project.
+"""Settings in files: the user's and a project's ``pal.toml``.
 
     files     find, read and check a file
     layers    typed options > profile > environment > project > user > default, with origins

@@ -1,4 +1,4 @@
-"""Fill in options that were not typed from settings."""
+"""Set the options that were not typed, from settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ActiveSettings:
 
     Args:
         values: The settings; empty if no file was read.
-        sheets: The files: the project's first, then the user's.
+        sheets: The files, the project's first, then the user's.
     """
 
     values: Mapping[str, EffectiveSetting]
@@ -53,7 +53,7 @@ def in_force(
     """Resolve the settings of the command line, the environment and the files.
 
     Args:
-        every: Resolve all settings, even without a file.
+        every: True to resolve all settings, even without a file.
 
     Raises:
         ConfigError: A file is unreadable or invalid.
@@ -113,7 +113,7 @@ def _read_variables(options: EndpointOptions, output: CommandOutput, sheets: Seq
 
 
 def _name_server(options: EndpointOptions, settings: ActiveSettings) -> Configured:
-    """Replace a server's name by its URL, and use its model unless another is set."""
+    """Replace a server's name by its URL, and use the server's model unless another one is set."""
     model, url = settings.values["model"], settings.values["base_url"]
     origins = {"model": model.origin, "base_url": url.origin}
     server = settings.servers.get(url.value or "")

@@ -1,4 +1,4 @@
-"""Read variables from a file such as ``.env`` that the user names; no other is read, for it is untrusted."""
+"""Read variables from a file such as ``.env``, only if the user names it: other such files are untrusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = re.compile(
 
 
 def read_env_file(name: str, wanted: Collection[str]) -> tuple[dict[str, str], str]:
-    """Return the known variables of a file, and a notice about the others (empty if none).
+    """Return the known variables of a file, and a notice about other variables (empty if there are none).
 
     Args:
         name: The file, with lines such as ``NAME=value``, ``export NAME="value"`` or ``# a comment``.
@@ -34,7 +34,7 @@ def read_env_file(name: str, wanted: Collection[str]) -> tuple[dict[str, str], s
         pair = _LINE.fullmatch(line)
         if pair is not None:
             variables[pair[1]] = next((value for value in pair.groups()[1:] if value is not None), "")
-        elif line and not line.startswith("#"):  # do not show the line: it may hold a secret
+        elif line and not line.startswith("#"):  # do not show the line, which may contain a secret
             raise ConfigError(notice("cli.env_file_line", name=name, number=number))
     used = {key: value for key, value in variables.items() if key in wanted}
     others = len(variables) - len(used)

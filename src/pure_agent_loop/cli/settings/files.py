@@ -23,14 +23,14 @@ from pure_agent_loop.support.terminal import safe_text
 
 NAME = "pal.toml"
 GROUPS = ("rules", "limits")
-KEYS = "keys.env"  # keys that a person typed, next to the settings
+KEYS = "keys.env"  # file next to the settings, with the keys that a person typed
 MAX_BYTES = 64 * 1024
 _KEY = re.compile(r"""[!-~]+(?<!["'])""")
 _SERVER = ("base_url", "api_key_env", "model")
 
 
 def _checked(option: CommandOption, value: Any, where: str) -> Any:
-    """Convert a value of a file as the option does.
+    """Convert a value from a file as the option would.
 
     Raises:
         ConfigError: The value is invalid.
@@ -73,7 +73,7 @@ class Server:
     """A named model server.
 
     Args:
-        api_key_env: The variable with the key; empty for no key or the default variable.
+        api_key_env: The environment variable with the key; empty for no key or the default variable.
         model: The default model on this server.
     """
 
@@ -87,7 +87,7 @@ class ConfigFile:
     """An existing settings file.
 
     Args:
-        is_project: The file belongs to a project and is untrusted.
+        is_project: True if the file belongs to a project and is untrusted.
     """
 
     shown: str
@@ -113,7 +113,7 @@ class ParsedConfig:
 
     @property
     def lines(self) -> list[str]:
-        """One line per setting."""
+        """Lines of text with the settings, one per setting."""
         groups = [
             ("", self.values),
             *((f"profiles.{name}.", profile) for name, profile in self.profiles.items()),
@@ -142,10 +142,10 @@ def user_file() -> ConfigFile | None:
 
 
 def keep_settings(values: Mapping[str, str], name: str = "", server: Server | None = None) -> str:
-    """Add settings and a named server to the user's file, whose other lines stay; return its path.
+    """Add settings and a named server to the user's file, keeping all other lines; return the path.
 
     Raises:
-        ConfigError: They cannot be added safely; the file is unchanged.
+        ConfigError: The settings cannot be added safely; the file is unchanged.
     """
     path, existing = user_path(), user_file()
     before = "" if existing is None else existing.data.decode("utf-8-sig")
@@ -168,7 +168,7 @@ def keep_key(variable: str, key: str) -> str:
     """Save the key of a named server in a file that only the user can read; return its path.
 
     Raises:
-        ConfigError: The key has other than printable characters, or the file cannot be written.
+        ConfigError: The key has unprintable characters, or the file cannot be written.
     """
     if not _KEY.fullmatch(key):
         raise ConfigError(notice("cli.not_a_key"))
@@ -192,7 +192,7 @@ def _quoted(text: str) -> str:
 
 
 def project_file(workspace: Path, name: str = NAME) -> ConfigFile | None:
-    """Find the nearest file from a folder up to its git root; without git, only in the folder.
+    """Find the nearest settings file from a folder up to the git root; without git, only in the folder.
 
     Links that lead out of the project are not followed.
     """
@@ -258,7 +258,7 @@ def _toml_module() -> Any:
 
 
 class _TableReader:
-    """Checker for the tables of one file."""
+    """Checks the tables of one file."""
 
     def __init__(self, file: ConfigFile) -> None:
         self._file = file
@@ -287,7 +287,7 @@ class _TableReader:
         return Server(**table)
 
     def values(self, table: dict[str, Any], inside: str = "", group: str = "") -> dict[str, Any]:
-        """Return the settings of a table and of its groups."""
+        """Return the settings in a table and in its groups."""
         settings: dict[str, Any] = {}
         for name, value in table.items():
             key = f"{group}{name}"

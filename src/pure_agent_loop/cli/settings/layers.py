@@ -18,7 +18,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
-    """A value and its origin.
+    """A value and the origin of the value.
 
     Args:
         origin: The option, variable or file that set it.
@@ -33,7 +33,7 @@ class EffectiveSetting:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    origins: Mapping[str, str]  # by setting name
+    origins: Mapping[str, str]  # keyed by setting name
     values: Mapping[str, Any]
     is_filed: bool = False
     is_project: bool = False
@@ -48,7 +48,7 @@ def resolve(
 
     Args:
         options: The parsed command line; `typed_options` names the typed options.
-        sheets: The files: the project's first, then the user's.
+        sheets: The files, the project's first, then the user's.
 
     Raises:
         ConfigError: The profile is unknown, or a project sets a URL.

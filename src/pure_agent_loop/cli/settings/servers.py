@@ -38,11 +38,11 @@ class ServerEntry:
     def settings(self, workspace: Path) -> ServerSettings | None:
         """Return the checked settings; None if the server is disabled.
 
-        A user's server starts outside the folder, which is untrusted: many programs load files from their
-        working directory. A trusted server of the folder starts in it.
+        A user's server starts outside the folder, because the folder is untrusted and many programs load
+        files from the working directory. A trusted server of the folder starts in the folder.
 
         Args:
-            workspace: The folder, passed to the server as its root.
+            workspace: The folder, passed to the server as the root.
         """
         from pure_agent_loop.mcp import settings_from_table
 
@@ -60,7 +60,7 @@ def with_servers(
     questions: TerminalQuestions | None,
     output: CommandOutput,
 ) -> RunToolset:
-    """Return the toolset with the MCP servers added if all tools are used; see `servers_for`."""
+    """Return the toolset, with the MCP servers added if all tools are used; see `servers_for`."""
     if not options.no_tools and options.tools == "all":
         return replace(toolset, mcp=servers_for(options, workspace, questions, output))
     if options.mcp_config:
@@ -79,7 +79,7 @@ def servers_for(
     Args:
         options: The options after `configure`.
         workspace: The folder, which may define servers.
-        questions: Asks whether servers of the folder may be started.
+        questions: Asks the user whether servers of the folder may be started.
 
     Raises:
         ConfigError: A server named by the user is invalid.
@@ -100,7 +100,10 @@ def servers_for(
 def every_written(
     options: ToolsetOptions, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
 ) -> dict[str, ServerEntry]:
-    """Return all entries by name. The first of a name wins: command line, user, folder."""
+    """Return all entries by name.
+
+    The first entry with a name is used, in the order command line, user, folder.
+    """
     entries: dict[str, ServerEntry] = {}
     for entry in _written(options, workspace, questions, output):
         if entry.name in entries:

@@ -13,7 +13,7 @@ _BASH_VALUE = {
     "file": 'COMPREPLY=($(compgen -f -- "$now"))',
     "any": "COMPREPLY=()",
 }
-# In a folder of fpath, the file is the completion function; otherwise it is sourced.
+# In a folder of fpath, the file is the completion function; elsewhere it is sourced.
 _ZSH_END = 'if [[ $funcstack[1] == _pal ]]; then _pal "$@"; else compdef _pal pal pure-agent-loop; fi'
 _ZSH_VALUE = {"folder": "_files -/", "file": "_files", "any": "_message value"}
 

@@ -15,8 +15,8 @@ class OptionOutline:
 
     Args:
         words: The option strings; empty for an argument.
-        value: The metavar; empty if it takes no value.
-        choices: The valid values; empty for any.
+        value: The metavar; empty if the option takes no value.
+        choices: The valid values; empty for any value.
     """
 
     words: tuple[str, ...]
@@ -26,7 +26,7 @@ class OptionOutline:
 
     @property
     def kind(self) -> str:
-        """Completion of the value: ``choices``, ``folder``, ``file``, ``any``; empty for no value."""
+        """Kind of completion: ``choices``, ``folder``, ``file`` or ``any``; empty without a value."""
         return "choices" if self.choices else _PATH_KINDS.get(self.value, "any") if self.value else ""
 
 

@@ -26,12 +26,12 @@ _UNUSABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A server that answered.
+    """A model server that has answered.
 
     Args:
-        name: Product whose default port this is.
+        name: Product that uses this port by default.
         base_url: Base URL for clients, ending in ``/v1``.
-        model: First model in its list.
+        model: First model in the server's list.
         owner: Process or account that owns it.
         is_safe: True if the owner is this user or the system: another user's server could read every task.
     """
@@ -44,7 +44,7 @@ class Found:
 
     @property
     def refusal(self) -> str:
-        """The reason why an unsafe server is not used."""
+        """Reason why an unsafe server is not used."""
         return notice("library.not_used", url=self.base_url, owner=self.owner)
 
 
@@ -63,11 +63,12 @@ async def find_server(
     Args:
         ports: Ports by product name, the preferred one first.
         timeout: Seconds after which a port counts as unused.
-        named: True if the user named the server; its owner is then irrelevant.
-        on_refusal: Called with a sentence for each server that is not used.
+        named: True if the user named the server; the owner is then irrelevant.
+        on_refusal: Function called with a sentence for each server that is not used.
 
     Returns:
-        The first server, in the order of `ports`, that has a model; or None. Server errors are not raised.
+        The first server, in the order of `ports`, that has a model; or None. Errors of the servers are not
+        raised.
     """
     requests = (_look(name, port, timeout) for name, port in ports.items())
     for server in await asyncio.gather(*requests):
@@ -91,10 +92,10 @@ async def _look(name: str, port: int, timeout: float) -> Found | None:
 
 
 async def _get_models(port: int) -> bytes:
-    """Return the body of a successful response, else nothing."""
+    """Return the body of a successful response, else an empty one."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
-        # HTTP/1.0: no chunks, and the server closes at the end, so the rest is the body.
+        # With HTTP/1.0 there are no chunks, and the server closes at the end, so the rest is the body.
         writer.write(f"GET /v1/models HTTP/1.0\r\nHost: {HOST}:{port}\r\n\r\n".encode())
         await writer.drain()
         head = await reader.readuntil(b"\r\n\r\n")

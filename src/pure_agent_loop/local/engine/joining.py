@@ -19,7 +19,7 @@ from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import file_lock
 
-READY = b"ready"  # printed by the server when it is ready
+READY = b"ready"  # line that the server prints when it is ready
 _LOG_TAIL = 1500
 _ENGINE_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -34,7 +34,7 @@ class StartSettings:
     """Start settings of a server.
 
     Args:
-        idle: Seconds that it runs without a lease. Ignored when joining a running server.
+        idle: Seconds for which the server runs without a lease. Ignored when joining a running server.
     """
 
     context: int = 4096
@@ -53,11 +53,10 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
 
     Args:
         model: A GGUF file.
-        on_progress: Called with short progress messages.
+        on_progress: Function called with short progress messages.
         settings: Start settings.
 
-    Returns:
-        A lease; the server runs while it is held.
+    Returns: A lease; the server runs while the lease is held.
 
     Raises:
         ConfigError: The file is missing or is not a GGUF file.
@@ -69,13 +68,13 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
         raise ConfigError(notice("library.model_file_missing", path=model))
     if not is_gguf(model):
         raise ConfigError(notice("library.not_gguf", path=model))
-    check_engine()  # even if a running server could be joined
+    check_engine()  # required even if a running server could be joined
     base = private_folder(data_folder() / "servers") / _identity(model, settings)
     state = base.with_suffix(".json")
     lease = take_lease(read_state(state))
     if lease is None:
         with file_lock(base.with_suffix(".lock")):
-            # Another process may have started it while this one waited for the lock.
+            # Another process may have started the server while this one waited for the lock.
             lease = take_lease(read_state(state)) or _start(model, base, on_progress, settings)
     on_progress(notice("library.server_ready", model=model.stem, process=lease.state.pid))
     return lease
@@ -112,7 +111,7 @@ def _command(model: Path, state: Path, settings: StartSettings) -> list[str]:
 
 
 def _launch(command: list[str], log: Path, timeout: float) -> bool:
-    """Start the process; True when it is ready, False if it ended first."""
+    """Start the process; return True when the server is ready, False if the process ended first."""
     with log.open("wb") as errors:
         process = subprocess.Popen(  # noqa: S603 - a module of this package
             command,
@@ -126,11 +125,11 @@ def _launch(command: list[str], log: Path, timeout: float) -> bool:
     watch = threading.Timer(timeout, process.kill)
     watch.daemon = True
     watch.start()
-    assert process.stdout is not None  # stdout=PIPE above
+    assert process.stdout is not None  # not None, because of stdout=PIPE above
     with process.stdout as pipe:
         ready = any(line.strip() == READY for line in pipe)
     watch.cancel()
-    # If the server ends before this process, its exit code must be collected.
+    # If the server ends before this process, this process must collect the exit code.
     threading.Thread(target=process.wait, name="local-model-server", daemon=True).start()
     return ready
 

@@ -1,9 +1,10 @@
 """Keep a shared model server running with leases: connections to its port.
 
-A server has a control port next to its HTTP port. A client process connects to it and keeps the connection
-open: that is its lease. When the process ends, in whatever way, the system closes the connection, and a
-server without leases exits after a while. The greeting proves that the listener is the server in the state
-file: a stale state file, a reused port or a reused process id has no effect.
+A server has a control port next to its HTTP port. A client process connects to that port and keeps the
+connection open, as the lease of the process. When the process ends, in whatever way, the system closes the
+connection, and a server without leases exits after a while. The greeting proves that the listener is the
+server named in the state file, so that a stale state file, a reused port or a reused process id has no
+effect.
 
 1. server: ``pal1 PROOF``, a hash of the key
 2. client: the key
@@ -74,7 +75,7 @@ class Lease:
         self._connection = connection
 
     def release(self) -> None:
-        """Release the server. A second call does nothing."""
+        """Release the server. A repeated call does nothing."""
         self._connection.close()
 
 

