@@ -1,4 +1,4 @@
-"""The kit of a run, everything besides its state: ports, policies and the event sink."""
+"""The kit of a run: everything except the state, such as the client, the policies and the event sink."""
 
 from __future__ import annotations
 

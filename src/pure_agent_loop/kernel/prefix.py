@@ -99,7 +99,7 @@ def first_change(
 
     Args:
         before: The previous request, from `entries_of`.
-        writers: Writers of changes since, by part; `PROGRAM` for others.
+        writers: Writers of changes since the previous request, by part; `PROGRAM` for other changes.
         redact: Removes secrets from a text before an excerpt of it is taken.
     """
     kept, total = 0, sum(len(text) for part in before.values() for text in part)

@@ -177,7 +177,7 @@ def history_text(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> str:
     """Return a result as the history holds it: in a frame if its tool is marked ``untrusted``.
 
     Events, records and the audit log have the plain text. The mark of the frame is a hash of the call and the
-    whole text: a text cannot contain the mark that would close its frame, and a replay produces the same
+    whole text, so a text cannot contain the mark that would close its frame, and a replay produces the same
     frame.
     """
     text = outcome.text

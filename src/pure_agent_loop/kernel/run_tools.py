@@ -161,7 +161,7 @@ async def _listed_by(toolset: Toolset, context: StepContext) -> Sequence[Tool]:
 
 
 def _keeper_of(toolset: Toolset) -> _Keeper:
-    key = id(toolset), id(asyncio.get_running_loop())  # unique: a keeper keeps both objects alive
+    key = id(toolset), id(asyncio.get_running_loop())  # unique ids, because a keeper keeps both objects alive
     keeper = _OPEN.get(key)
     if keeper is None or keeper.is_over:
         keeper = _OPEN[key] = _Keeper(toolset, key, keeper)

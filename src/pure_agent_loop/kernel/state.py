@@ -44,7 +44,7 @@ from pure_agent_loop.support.typed import mistyped
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 else:
-    HistoryMessage = Message  # a saved state is checked by its annotations: any dict
+    HistoryMessage = Message  # any dict: a saved state is checked by its annotations
 
 # -- final answer in progress: cut off and continued, empty and requested again, or complete -------------
 

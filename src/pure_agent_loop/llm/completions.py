@@ -59,7 +59,7 @@ class BodyReader:
         return ()
 
     def close(self) -> Iterable[Delta]:
-        """Return the buffered deltas at the end of the body. Raises what `feed` raises."""
+        """Return the buffered deltas at the end of the body. Raises the errors of `feed`."""
         if self._kind == "document":
             data = parse_json(b"".join(self._document))
             return (parse_completion(data)._replace(raw=data),)

@@ -92,7 +92,7 @@ class ControlTokens:
         return self._token.sub(_without_joiner, text)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the stripped pieces of text between tokens."""
+        """Return the pieces of text between tokens, without white space around them."""
         return [piece.strip() for piece in self._token.sub("\0", text).split("\0")]
 
     def break_request(self, body: JsonObject, history: Sequence[JsonFields]) -> None:

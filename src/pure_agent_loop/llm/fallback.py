@@ -463,17 +463,17 @@ class _MinuteLedger:
 
 
 class Limiter(StreamingClient):
-    """A model with a limit of requests and tokens a minute, shared by all runs that use this client.
+    """A model with a limit of requests and tokens per minute, shared by all runs that use this client.
 
     A request that would exceed a limit waits, in the order of arrival. Its tokens are estimated, with
     ``max_tokens`` if that is set, and corrected when the response has come or failed: so responses that are
     longer than estimated may exceed the token limit. With a `store`, all processes share the limits of a
-    model and key; a process that dies leaves its requests counted for a minute at most.
+    model and key; requests of a process that died stay counted for a minute at most.
 
     Args:
         client: Client of the model.
-        requests: Requests a minute; None for no limit.
-        tokens: Tokens a minute, sent and received; None for no limit.
+        requests: Requests per minute; None for no limit.
+        tokens: Tokens per minute, sent and received; None for no limit.
         store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While it is
             unavailable, requests fail with an `LLMError` of the kind ``connection``.
         clock: Clock, for tests.

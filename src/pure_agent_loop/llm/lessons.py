@@ -1,6 +1,6 @@
 """Learning from refusals: one 400 response becomes one change of the `Profile`. Pure: no I/O.
 
-A lesson needs a refusal that names a part of the request, and a request that held that part. So the same
+A change requires a refusal that names a part of the request, and a request that held this part. So the same
 error never causes a second change, and an unrelated error is reported unchanged.
 """
 
@@ -284,9 +284,9 @@ def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
 def without_media(messages: Sequence[Message], error: LLMError) -> frozenset[int]:
     """Return the images and files to omit from a refused request, if they may be the cause.
 
-    Media are a possible cause if the error mentions them, or if it is a bad request that teaches nothing
-    else; otherwise a session with a picture in its history could not continue. Media of the newest question
-    are never omitted.
+    Media are a possible cause if the error mentions them, or if a bad request has no other known cause;
+    without this rule, a session with a rejected picture in its history could not continue. Media of the
+    newest question are never omitted.
 
     Args:
         messages: The history, without the media that are already omitted.
@@ -397,7 +397,7 @@ def _refused_in_messages(profile: Profile, body: JsonFields, words: str) -> Less
     sent = not_of_protocol(body["messages"])
     named = [name for name in sent if _is_refused_in(words, name)]
     if named and profile.message_refuses:
-        named = sent  # a server that refuses two such fields refuses all
+        named = sent  # a server that has refused two such fields probably refuses all
     if not named:
         return None
     return Lesson(

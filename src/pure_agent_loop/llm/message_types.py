@@ -137,7 +137,7 @@ class ToolMessage(_MessageFields):
 
 
 class ToolRecord(TypedDict):
-    """Tools of a response's request; `is_first` if they came at its beginning."""
+    """Tools in the request of a response; `is_first` is True if they came before all messages."""
 
     is_first: bool
     tools: list[JsonObject]

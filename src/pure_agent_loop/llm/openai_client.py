@@ -72,7 +72,7 @@ class OpenAIClient(HttpClient):
             ``default_headers``, requests go through the SDK.
 
     Raises:
-        ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, `prepare` or the
+        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, `prepare` or the
             first request raises it.
     """
 

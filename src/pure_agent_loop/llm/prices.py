@@ -2,7 +2,7 @@
 
 `prices.json` holds a dated copy, reduced to models that write text; its licence is in ``prices.LICENSE``.
 `scripts/update_prices.py` makes it. ``pal cost update FILE`` puts a newer one into the user's data folder,
-which is read instead. Nothing is fetched.
+which is read instead. Prices are never fetched from the network.
 
 The file names its source, date, licence and currency, and lists providers. A model is
 ``[id, rule, price, [when, price], ...]``: the last price whose `when` holds counts, a date from which or

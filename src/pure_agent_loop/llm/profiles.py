@@ -281,7 +281,7 @@ _OPENAI_REASONING = Profile(
     control_tokens=(),
 )
 _OPENAI = Profile("OpenAI", output_mode="native", control_tokens=())
-# Windows from OpenAI's list of models; uncertain families are left out.
+# Windows from OpenAI's list of models; families with uncertain windows are omitted.
 _OPENAI_WINDOWS = [
     replace(_OPENAI_REASONING, model=rf"^gpt-5(-mini|-nano)?{_DATE}", window=400_000),
     replace(_OPENAI_REASONING, model=rf"^(o1|o1-pro|o3|o3-mini|o3-pro|o4-mini){_DATE}", window=200_000),

@@ -43,7 +43,7 @@ class ProtocolClient(HttpClient):
         default_headers: Headers of every request.
 
     Raises:
-        ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, the first request
+        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, the first request
             raises for a missing key.
     """
 

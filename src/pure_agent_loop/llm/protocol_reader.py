@@ -62,7 +62,7 @@ class ProtocolReader(ABC):
         yield from self._read(self._decoder.feed(data))
 
     def close(self) -> Iterator[Delta]:
-        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
+        """Yield the last deltas at the end of the body. Raises the errors of `feed`."""
         if self.is_document:
             yield from _guarded(self._whole, b"".join(self._document), "response")
             return

@@ -110,13 +110,13 @@ class ContextLedger:
 
     Args:
         tokens: Length of the first `messages` messages, with system message and tools; 0 if unknown.
-        messages: Number of messages that `tokens` covers.
+        messages: Number of messages counted in `tokens`.
         counted: True if a server counted `tokens`, False if they are estimated.
         boundary: The newest change of earlier messages, None if there was none.
         results_cut: True once a tool's result was truncated.
         prompt: Prompt tokens of the newest request, as counted; 0 if unknown.
-        sizes: Estimates of the messages, computed once each. Not part of the plain form.
-        tools: The newest tools, and the estimate for them. Not part of the plain form.
+        sizes: Estimates of the messages, computed once each. This field is not part of the plain form.
+        tools: The newest tools, and the estimate for them. This field is not part of the plain form.
     """
 
     tokens: int = 0

@@ -69,7 +69,7 @@ class TokenUsage:
             for name, usage in other.by_model:
                 sums[name] = sums[name] + usage if name in sums else usage
             by_model = tuple(sums.items())
-        if other.cache_write_tokens is not None:  # rare; this runs often
+        if other.cache_write_tokens is not None:  # rare, and this code runs often
             written = other.cache_write_tokens + (written or 0)
             written_1h = _add(written_1h, other.cache_write_1h_tokens)
         if other.cache_missed_tokens is not None:

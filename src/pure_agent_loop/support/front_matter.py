@@ -29,7 +29,7 @@ _PLAIN_FIELD = lazy_pattern(
     re.M,
 )
 _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": "", "~": ""}
-# Characters that YAML rejects or reads as line breaks are exchanged while it is parsed.
+# Characters that YAML rejects or reads as line breaks are replaced during parsing.
 _EXCHANGED = (*range(9), 11, 12, *range(14, 32), *range(127, 160), 0x2028, 0x2029, 0xFFFE, 0xFFFF)
 _STAND_INS = {code: 0x10F000 + number for number, code in enumerate(_EXCHANGED)}
 _RESTORED = {stand_in: code for code, stand_in in _STAND_INS.items()}

@@ -33,7 +33,7 @@ class Namesake(NamedTuple):
 
     Args:
         version: Version of that package.
-        folder: The folder on the module path that holds it.
+        folder: The folder on the module path that holds the package.
     """
 
     version: str

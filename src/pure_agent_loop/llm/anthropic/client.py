@@ -51,8 +51,8 @@ class AnthropicClient(ProtocolClient):
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or the model has no such thinking level, or there is no key. With
-            ``prepared=False``, the first request raises for a missing key.
+        ConfigError: An argument is invalid, the model does not have the thinking level, or the key is
+            missing. With ``prepared=False``, the first request raises for a missing key.
     """
 
     default_url = "https://api.anthropic.com"

@@ -37,7 +37,7 @@ class Connections:
         weakref.finalize(self, _close_left_open, self._transports).atexit = False
 
     def prepare(self) -> None:
-        """Build a transport for the first request. Thread-safe; raises what `new_transport` raises."""
+        """Build a transport for the first request. Thread-safe; raises the errors of `new_transport`."""
         with self._building:
             if not (self._unused or self._transports):
                 self._unused.append(self._new_transport())

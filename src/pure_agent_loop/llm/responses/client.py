@@ -61,7 +61,7 @@ class ResponsesClient(ProtocolClient):
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, the first request
+        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, the first request
             raises for a missing key.
     """
 

@@ -86,7 +86,7 @@ class ResponsesReader(ProtocolReader):
         self._custom: dict[int, str] = {}  # parameter of each call of a custom tool, by output index
 
     def read_whole(self, response: object) -> Iterator[Delta]:
-        """Read the state of a background response; yield what is new if it has ended."""
+        """Read the state of a background response; if it has ended, yield the new deltas."""
         self.is_document, self._document = True, [json.dumps(response).encode()]
         yield from self.close()
 

@@ -2,8 +2,8 @@
 
 Rules:
 
-1.  A call must name an available tool, and its arguments must fit the tool's schema. Everything else stays
-    text.
+1. A call must name an available tool, and its arguments must fit the tool's schema. Anything else stays part
+    of the text.
 2.  After a tag with no other use (such as ``<tool_call>``) a call counts anywhere except inside a code block
     or quotes.
 3.  A fenced or bare JSON object or list counts only at the end of the text: in the middle of an explanation

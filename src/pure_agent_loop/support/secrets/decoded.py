@@ -40,7 +40,7 @@ Meaning = Callable[[re.Match[str]], str]
 
 
 class Decoded:
-    """Text without escapes, breaks and quotes.
+    """Text with its escapes decoded, and without line breaks and quotes.
 
     Args:
         is_printable: Whether an equals sign begins an escape, as in quoted-printable.
