@@ -1,16 +1,16 @@
 """Repetition detection. Pure functions of one ledger; three entry points, each returning a verdict.
 
-1. The ledger keeps digests of the newest calls only, so its size and cost depend neither on the length of the
-    run nor on the size of the results.
-2. Only identical calls are refused: the same call several times in a row, whatever its result, or the same
+1.  The ledger keeps digests of the newest calls only, so its size and cost depend neither on the length of
+    the run nor on the size of the results.
+2.  Only identical calls are refused: the same call several times in a row, whatever its result, or the same
     call alternating with others while there is no new call or result. A call or a result counts as new if it
     is not in the window. A job with many different calls is therefore not stopped, even if they fail with the
     same error.
-3. Before a call is refused, a warning is added to the result of an earlier repetition. A run is stopped only
-    if the answer after a refusal repeats the call again. Equal calls in one answer count as one repetition,
-    unless they are in a row.
-4.  Ambiguous repetition (the same error, page or text for other calls) is reported to the
-    model, twice, and has no other effect.
+3.  Before a call is refused, a warning is added to the result of an earlier repetition. A run is stopped only
+    at an answer that follows a refusal. Equal calls in one answer count as one repetition, unless they are in
+    a row.
+4.  Ambiguous repetition (the same error, page or text for other calls) is reported to the model, twice, and
+    has no other effect.
 5.  A call of a polling tool is never judged, and always counts as new: time has passed.
 """
 

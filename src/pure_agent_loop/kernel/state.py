@@ -4,9 +4,9 @@
 2.  A response with calls puts them into `pending` until each has its one result. Then the results are
     appended in call order. So `messages` holds a call without its result only between these two moments;
     `close` adds missing results early.
-3. Call ids are unique in the whole history; a duplicate id from a server is replaced when the response is
+3.  Call ids are unique in the whole history; a duplicate id from a server is replaced when the response is
     added.
-4. `stop_reason` is set once; only `go_on` and `resume` clear it. After that, only `close` appends messages.
+4.  `stop_reason` is set once; only `go_on` and `resume` clear it. After that, only `close` appends messages.
 5.  Everything here is plain data: ``from_dict(to_dict())`` is equal to the original.
 """
 

@@ -2,7 +2,7 @@
 
 Rules:
 
-1. A call must name an available tool, and its arguments must fit the tool's schema. Anything else stays part
+1.  A call must name an available tool, and its arguments must fit the tool's schema. Anything else stays part
     of the text.
 2.  After a tag with no other use (such as ``<tool_call>``) a call counts anywhere except inside a code block
     or quotes.

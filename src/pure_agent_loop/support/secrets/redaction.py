@@ -1,8 +1,9 @@
 """Redact secrets from text before it is recorded, shown or sent.
 
 There are two methods: known values (from the environment and the configuration) are found even if they are
-encoded, escaped or wrapped over lines; unknown keys are found by the shapes of well-known services. Known
-values are found by a table of their five-letter pieces, so that text without secrets costs next to nothing.
+encoded, escaped or wrapped over lines; other keys are found by the formats that well-known services use.
+Known values are found by a table of their five-letter pieces, so that text without secrets costs next to
+nothing.
 """
 
 from __future__ import annotations
