@@ -112,14 +112,14 @@ class Agent(Runnable[Deps, Out]):
         llm: Custom client, such as an `OpenAIClient`, instead of `model`.
         tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the shape of the
             model's protocol is a tool that the server runs, such as ``{"type": "web_search"}``.
-        system_prompt: Leading system message; empty for none. `react_prompt` writes one. Also a sync or async
-            function that returns the text, or a list of texts and functions.
+        system_prompt: Leading system message; empty for none. `react_prompt` builds such a message. May also
+            be a sync or async function that returns the text, or a list of texts and functions.
         limits: Limits of a run.
         retry: Retry policy for failed requests.
         temperature: Sampling temperature; None sends none. The default of 0.7 is omitted for models that
             reject it.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``. The default leaves models that think unasked
-            as they are.
+        thinking_level: ``off``, ``low``, ``medium`` or ``high``. The default sends nothing, so a model that
+            thinks by default still does.
         emit_reasoning_events: True emits the model's reasoning as events.
         output_type: Type of the answer: a dataclass, a TypedDict, a pydantic model, `Literal`, an enum, a
             list, a union, a plain type, or a function that takes the answer as its arguments; or a list of
@@ -151,7 +151,8 @@ class Agent(Runnable[Deps, Out]):
         description: Purpose of the agent, for agents that call it as a tool or hand over to it.
         handoffs: `Agent` or `Handoff` objects that a conversation can be handed over to.
         cwd: Working folder, passed to tools and permission functions in their contexts; None for the current
-            directory. It restricts nothing: file tools and the shell have their own folder setting.
+            directory. It does not restrict access: file tools and the shell take their folder as a separate
+            argument.
         audit: Log of every call, such as an `AuditLog`.
         snapshots: Tracks the changes of each step in a folder and can undo them, such as
             `WorkspaceSnapshots`.
@@ -229,7 +230,7 @@ class Agent(Runnable[Deps, Out]):
         tool_retry_delay: float = 1.0,
         **llm_kwargs: Unpack[RequestFields],
     ) -> None:
-        tools, handoffs = read_again(tools), read_again(handoffs)  # clones read them again
+        tools, handoffs = read_again(tools), read_again(handoffs)  # clones iterate over these again
         self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
         check_fields("Agent", {"temperature": temperature, **llm_kwargs}, _ARGUMENTS)
         check_thinking_level(thinking_level)
@@ -338,8 +339,8 @@ class Agent(Runnable[Deps, Out]):
         """Return a copy of the agent with some arguments changed and the same output checks.
 
         Args:
-            changes: Arguments of `Agent`. ``llm`` discards the arguments that name a model, and vice versa;
-                ``output_type`` discards the checks.
+            changes: Arguments of `Agent`. A new ``llm`` discards the arguments that name a model, and vice
+                versa; a new ``output_type`` discards the output checks.
 
         Raises:
             ConfigError: An argument is invalid.
@@ -386,8 +387,8 @@ class Agent(Runnable[Deps, Out]):
         """Return this agent as a tool for another agent. ``Agent(tools=[agent])`` does the same.
 
         The tool runs in a separate context and returns the agent's answer. The rules, budget, audit and
-        limits of the calling agent also apply. Within a session, it has its own session next to that of the
-        run and resumes there after the program was killed.
+        limits of the calling agent also apply. If the calling run has a session, the tool records its work in
+        a separate session next to it, and resumes from there after the program was killed.
 
         Args:
             name: Tool name; the agent's name if empty.

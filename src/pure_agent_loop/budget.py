@@ -26,8 +26,8 @@ class Price:
         output: Price of output tokens, reasoning included.
         cached: Price of input tokens from the server's cache; `input` if None.
         cache_write: Price of input tokens written to the cache; `input` if None.
-        tiers: Other prices of long requests: for each, the number of input tokens above which it counts for
-            all tokens of the request, the smallest first.
+        tiers: Prices of long requests, as pairs of a number of input tokens and a price, smallest number
+            first. If a request has more input tokens than this number, the price applies to all its tokens.
         cache_write_1h: Price of input tokens written to the cache for an hour; `cache_write` if None.
 
     Raises:
@@ -102,7 +102,7 @@ def check_prices(owner: str, prices: object) -> None:
 
 
 class PortableLock:
-    """Thread lock. A copy, also one in another process, is a new lock."""
+    """Thread lock that may be copied or pickled; the copy is a new lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -185,7 +185,7 @@ class Budget:
 
     @property
     def used_up(self) -> str:
-        """Text naming the reached limit; empty for none. `TOOL_CALLS` only if no other is reached."""
+        """Text naming the reached limit; empty for none. Other limits take precedence over `TOOL_CALLS`."""
         limits = (
             ("tokens", self.tokens, self.max_tokens),
             ("money", self.cost, self.max_cost),
@@ -196,7 +196,7 @@ class Budget:
 
 
 def too_much(used: float, extra: float, most: float | None, what: str) -> str:
-    """Return `what` if `used + more` exceeds `most` or `most` is already reached; else an empty string."""
+    """Return `what` if `used + extra` exceeds `most` or `used` has reached it; else an empty string."""
     return what if most is not None and (used >= most or used + extra > most) else ""
 
 

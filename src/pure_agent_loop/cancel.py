@@ -84,7 +84,7 @@ class Interrupt:
         self._task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._wakes = 0.0  # time the timer fires
+        self._wakes = 0.0  # time at which the timer fires
         self.deadline = 0.0
         """Time of the interrupt, on the event loop's clock; 0 for never."""
         self._undo: tuple[Callable[[], None], ...] = ()
@@ -161,6 +161,6 @@ class Interrupt:
             return False
         if sys.version_info >= (3, 11):
             only_ours = task.uncancel() <= self._cancelling
-        else:  # no cancel counter before 3.11: compare the message of the newest cancellation
+        else:  # before 3.11 tasks do not count cancellations: compare the message of the newest one
             only_ours = error is not None and error.args[:1] == (self,)
         return only_ours and isinstance(error, asyncio.CancelledError)

@@ -38,7 +38,8 @@ class Prepare(Protocol[Out_co]):
 class Conversation(Generic[Out_co, Deps]):
     """History kept between runs. Make one with ``agent.conversation()``.
 
-    A cancelled or abandoned run also adds its messages to the history, closed and valid.
+    A cancelled or abandoned run also adds its messages, with a result for every call, so that the history
+    stays valid.
 
     Args:
         prepare: Function that creates a run from a task and the history so far.

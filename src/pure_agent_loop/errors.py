@@ -216,7 +216,7 @@ class LimitExceededError(PureAgentLoopError):
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts
-    note: str = ""  # why the run ended, in its answer; empty for the words of the stop reason
+    note: str = ""  # note for the answer on why the run ended; empty for the default note
 
     def __init__(
         self, limit_type: str, limit_value: float | None, current_value: float | None, message: str = ""

@@ -14,8 +14,9 @@ report of a running call. If a run is cancelled, fails or suspends, the rest of 
 without an OBSERVATION are in the messages of LOOP_END. An external call has two ACTIONs: one when the model
 requests it, and one in the run that resumes with its result.
 
-ACTIONs of one step are consecutive, in call order. So are its OBSERVATIONs, each sent as soon as it and all
-earlier ones are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
+ACTIONs of one step are consecutive, in call order. OBSERVATIONs of one step are consecutive, too; each is
+sent as soon as its result and all earlier results are known. After a RETRY with ``discard`` set, a view drops
+the text deltas of this step.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class View(NamedTuple):
         return self.tools if isinstance(self.tools, bool) else isinstance(name, str) and name in self.tools
 
 
-Picked = Callable[[Any, dict[str, Any], View], Any]  # the value, all data, the viewer's rights
+Picked = Callable[[Any, dict[str, Any], View], Any]  # called with the value, all data and the viewer's rights
 
 
 class DataKey:
@@ -224,13 +225,11 @@ class _Factories(type):
     ) -> ObservationEvent:
         """Report a tool's result as the model reads it; `duration` is in seconds.
 
-        `command` says how a command ended: ``exit_code``, ``seconds``, ``read_only``, and of its output
-        ``lines`` and ``tail``;
-        `is_error` is false for a command that ran and failed.
-        `refused` is the kind of error of an allowed call that was not made: its tool is missing, or does not
-        accept its arguments.
-        `value` is the returned object. `exception` is the exception of the tool function, if probably a bug.
-        The JSON form omits both.
+        `command` describes the end of a command: ``exit_code``, ``seconds``, ``read_only``, the number of
+        output ``lines`` and their ``tail``; `is_error` is False for a command that ran and failed. `refused`
+        is the error kind of an allowed call that was not made, because the tool is missing or rejects the
+        arguments. `value` is the returned object. `exception` is the exception of the tool function, if
+        probably a bug. The JSON form omits both.
         """
         data: dict[str, Any] = {"tool": tool, "result": result, "duration": duration}
         data |= {"call_id": call_id, "is_error": is_error}
@@ -244,7 +243,7 @@ class _Factories(type):
         return SoftLimitEvent(EventType.SOFT_LIMIT, step, {"reason": reason, "prompt": prompt})
 
     def error(cls, step: int, error: str, fatal: bool = False, kind: str = "unknown") -> ErrorEvent:
-        """Report a failure. A fatal one ends the run."""
+        """Report a failure. A fatal error ends the run."""
         return ErrorEvent(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind})
 
     def loop_end(
@@ -287,7 +286,8 @@ class _Factories(type):
     ) -> RetryEvent:
         """Report a failed request that is retried after `delay` seconds; `attempt` counts from 1.
 
-        `attempts`: attempts allowed in all; `status` and `said`: what the server answered, if it did.
+        `attempts` is the maximum number of attempts; `status` and `said` are the server's HTTP status and
+        error text, if it responded.
         """
         data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
         more = {"attempts": attempts, "status": status, "said": said}
@@ -295,7 +295,7 @@ class _Factories(type):
         return RetryEvent(EventType.RETRY, step, data)
 
     def notice(cls, step: int, message: str, **details: Any) -> NoticeEvent:
-        """Report a notice for a person, such as a repaired history or a message put into the run."""
+        """Report a notice for a person, such as about a repaired history or a message added to the run."""
         return NoticeEvent(EventType.NOTICE, step, {"message": message, **details})
 
     def part(cls, step: int, part: Mapping[str, Any]) -> PartEvent:
@@ -320,7 +320,7 @@ class _Factories(type):
         """Report a compaction, with the numbers of tokens and of messages before and after.
 
         Args:
-            worth: What rewriting the prefix costs and what the shorter prompt saves; see `compaction.cost`.
+            worth: Cost of rewriting the prefix, and savings of the shorter prompt; see `compaction.cost`.
         """
         data = {
             "rung": rung,
@@ -401,7 +401,7 @@ class Event(metaclass=_Factories):
         timestamp: float | None = None,
         number: int = 0,
     ) -> None:
-        # Slot setters cost half of `object.__setattr__` by name, and every delta comes through here.
+        # Slot setters take half the time of `object.__setattr__` by name, and this code runs for every delta.
         _set_type(self, type)
         _set_step(self, step)
         _set_data(self, data)

@@ -180,7 +180,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _permission(tool: Tool, kit: Kit) -> str:
-    """Return the ruling on a tool, where it does not depend on a call's arguments."""
+    """Return the ruling on a tool, as far as it is independent of a call's arguments."""
     policy = kit.permissions
     asks = model_text("destructive") if tool.destructive is True else ""
     suggestion = policy.suggest(
@@ -208,7 +208,7 @@ def _permission(tool: Tool, kit: Kit) -> str:
 
 
 def _tokens(request: Request, kit: Kit) -> int:
-    """Estimate the tokens of a request, in the tool mode of the client; the protocol makes no difference."""
+    """Estimate the tokens of a request in the client's tool mode, whatever its protocol."""
     shaped = kit.client.shape(*request) if isinstance(kit.client, ToolModeClient) else request
     tools = with_server_tools(shaped.tools, shaped.options)
     about_tools = estimate_tokens(json.dumps(tools, ensure_ascii=False)) if tools else 0

@@ -27,7 +27,7 @@ class HookContext:
 
 @dataclass(frozen=True, slots=True)
 class BeforeTool:
-    """Decision of a hook before a tool. By default it changes nothing.
+    """Decision of a hook before a tool. The default decision changes nothing.
 
     Args:
         block: Reason to block the call, sent to the model.

@@ -1,8 +1,8 @@
 """Limits of a run. Pure decisions over a ledger, without I/O.
 
 Soft limits (`max_steps`, `timeout`) are checkpoints: the model gets a notice, the period starts again, and
-the run continues. Hard limits end the run with one last answer without tools, if it fits: once tokens or
-money are used up, no request is sent.
+the run continues. Hard limits end the run with one last answer without tools if the limits allow another
+request; once tokens or money are used up, no request is sent.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NUMBERS = (
 )
 DAY_LIMITS = ("max_cost_per_day", "max_cost_per_person_per_day")
 _MONEY = ("max_cost", *DAY_LIMITS)
-PERSON = "person"  # key of a run's metadata: the name of who began it
+PERSON = "person"  # metadata key of the person who started the run
 _NO_NUMBER: float | None = None
 
 
@@ -102,7 +102,7 @@ class LoopLimits:
 
     @property
     def money(self) -> dict[str, float]:
-        """The limits of money that are set, by name."""
+        """Cost limits that are set, by name."""
         values = {name: getattr(self, name) for name in _MONEY}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -349,7 +349,7 @@ class LimitChecker:
         def fill(match: re.Match[str]) -> str:
             try:
                 return _formatted(match[0], values)
-            except (KeyError, ValueError):  # in custom `Prompts`
+            except (KeyError, ValueError):  # unchecked text in custom `Prompts`
                 return match[0]
 
         return _PLACEHOLDER.sub(fill, words)
@@ -375,5 +375,5 @@ def _formatted(placeholder: str, values: Mapping[str, float | None]) -> str:
         return str(round(value)) if name == "seconds" else str(value).removesuffix(".0")
     try:
         return format(value, form)
-    except ValueError:  # an integer format, or an invalid one
+    except ValueError:  # a format for integers only, or an invalid one
         return format(float(value) if isinstance(value, int) else round(value), form)

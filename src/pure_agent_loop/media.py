@@ -75,7 +75,7 @@ def _fitted(item: MediaItem, number: int) -> Fitted:
 
 
 def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
-    if item.get("type") == "text" and isinstance(item.get("text"), str):  # such as `media_parts` makes
+    if item.get("type") == "text" and isinstance(item.get("text"), str):  # as returned by `media_parts`
         return {"type": "text", "text": item["text"]}
     if item.get("type") in ("file", "input_audio"):
         return _ready_file(item, name)

@@ -51,10 +51,10 @@ class Permission:
         updated_args: Arguments that replace the model's.
         always: With ``allow``: further calls of this tool in this run need no question.
         interrupt: With ``deny``: the run ends with one last answer without tools.
-        read_only: With ``allow``, from a tool's judge: the tool makes this call without changing anything,
-            because no more is allowed.
-        similar: With ``allow``, from a person: further calls of this kind need no question in this session:
-            those of `wider_rules`, else the same call.
+        read_only: With ``allow``, from a tool's judge: the tool must run the call so that it cannot change
+            anything, because only that is allowed.
+        similar: With ``allow``, from a person: in this session, further calls that match `wider_rules` (or
+            equal calls, if there are no such rules) need no question.
     """
 
     behavior: Behavior
@@ -71,10 +71,11 @@ class Ruling:
     """Ruling on one call. Part of the state, so that nothing is decided or asked twice.
 
     Args:
-        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
-        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
-        message: Why, in words.
-        read_only: With ``allow``: it runs so that it changes nothing.
+        behavior: ``allow``: the call runs with `args`; ``deny``: it does not run; ``ask``: it waits for a
+            person's answer.
+        kind: Kind of a denial in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
+        message: Reason for the ruling.
+        read_only: With ``allow``: the call runs so that it cannot change anything.
     """
 
     behavior: Behavior
@@ -84,12 +85,12 @@ class Ruling:
     read_only: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
-        """Load the form of :meth:`to_dict`."""
+        """Build a ruling from the form of :meth:`to_dict`."""
         return cls(**data)
 
 
@@ -260,8 +261,8 @@ def _patterns(inside: str) -> tuple[tuple[str, str], ...]:
 def wider_rules(tool: str, args: Mapping[str, Any]) -> list[str]:
     """Return rules that allow calls of the same kind; empty if no rule is narrow enough.
 
-    They allow edits in the same top-level folder (of a file at the top only that file), and pages of the same
-    host.
+    The rules allow edits in the same top-level folder (only the file itself if it is at the top level), and
+    pages on the same host.
     """
     if tool in EDIT_TOOLS:
         return _similar_edits(args.get("path"))
@@ -451,7 +452,7 @@ class VerdictError(ConfigError):
 
 
 def as_permission(verdict: object) -> Permission:
-    """Convert a verdict, a word or a bool for ``allow`` or ``deny``, to a `Permission`.
+    """Convert a verdict (``allow``, ``deny``, ``ask``, or a bool for the first two) to a `Permission`.
 
     Raises:
         ConfigError: The verdict is invalid; the call is not made.

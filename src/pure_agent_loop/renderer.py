@@ -131,7 +131,7 @@ class Renderer:
         return self._place(event, text if entry.raw else safe_text(text))
 
     def _with_args(self, event: Event) -> Event:
-        """Return the event; a result gets the arguments of its call, so that one function can read both."""
+        """Return the event; an OBSERVATION gets its call's arguments, so that one function can read both."""
         key = str(event.data.get("call_id") or event.data.get("tool"))
         if event.type is EventType.ACTION:
             self._args[key] = event.data.get("args")
@@ -271,7 +271,7 @@ class Renderer:
         name = one_line(str(data.get("path", "")))
         head = [Segment(mark, "label"), Segment(name, "name"), Segment(what, "dim")]
         lines = safe_text(str(data.get("diff") or "")).rstrip("\n").split("\n")
-        # The head already shows the names.
+        # The heading already shows the file name.
         lines = [line for line in lines if not line.startswith(("--- a/", "+++ b/"))]
         diff = excerpt("\n".join(lines), self.max_lines)
         roles = {"+": "added", "-": "removed", "@": "label"}
@@ -283,11 +283,11 @@ class Renderer:
         data: Mapping[str, Any] = task if isinstance(task, Mapping) else {}
         state, calls, tool = str(data.get("state", "")), _number(data.get("calls")), data.get("last_tool")
         if event.data.get("part"):
-            return []  # a call of the task: its step ends with a line
+            return []  # a call of the task: the end of its step is shown instead
         ended = _number(data.get("ended")) > 0
         what = one_line(str(tool), 60) if tool and state in ("running", "backgrounded") else state
         if self._tasks.get(name := str(data.get("id", ""))) == (state, calls):
-            return []  # a step without calls: omit it
+            return []  # neither state nor calls changed: no new line
         self._tasks[name] = (state, calls)
         count = f"{counted(int(calls), 'call')}, {counted(int(_number(data.get('tokens'))), 'token')}"
         seconds = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
@@ -399,9 +399,10 @@ class RichRenderer(Renderer):
 
 
 class JsonLinesRenderer(Renderer):
-    """Renderer of one JSON object per line for each event, deltas included. ASCII only, against forged lines.
+    """Renderer of one JSON object per line for each event, deltas included.
 
-    With ``stream=True`` every line ends with a newline. Text of custom functions is shown verbatim.
+    The output is ASCII only, so that no text can forge a line. With ``stream=True`` every line ends with a
+    newline. Text of custom functions is shown verbatim.
     """
 
     def _built_in(self, event: Event) -> str:

@@ -26,7 +26,7 @@ else:
 
     Out, Out_co = TypeVar("Out"), TypeVar("Out_co", covariant=True)
 
-MAX_LINES, MAX_CHARS = 200, 20_000  # of what a notebook shows of a run
+MAX_LINES, MAX_CHARS = 200, 20_000  # limits of the table and of each text in a notebook
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,14 @@ def calls_as_html(events: Sequence[AnyEvent]) -> str:
     from pure_agent_loop.support.prose import folded_table
 
     rows: list[list[str]] = []
-    calls: dict[str, list[str]] = {}  # rows without a result
+    calls: dict[str, list[str]] = {}  # rows that lack a result, by call id
     for event in events:
         if event.type is EventType.ACTION:
             calls[event.call_id] = [str(event.step), event.tool, shorten(as_text(event.args), 500), "", ""]
             rows.append(calls[event.call_id])
         elif event.type is EventType.OBSERVATION:
             row = calls.pop(event.call_id, None)
-            if row is None:  # denied, or of an event list that begins later
+            if row is None:  # the call was denied, or its ACTION is not in the list
                 rows.append(row := [str(event.step), event.tool, "", "", ""])
             row[3:] = [shorten(event.result, 500), _outcome(event)]
         elif event.type in (EventType.NOTICE, EventType.ERROR):

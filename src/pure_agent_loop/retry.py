@@ -1,4 +1,4 @@
-"""Retry policy for failed requests. This is the only layer: the SDK's own retries are off.
+"""Retry policy for failed requests. This is the only retry layer: the SDK's retries are disabled.
 
 Delay before attempt n+1: ``base_delay * 2**(n-1)``, at most `max_delay`, plus up to `jitter` random seconds,
 so that many clients do not retry at once. A server's ``Retry-After`` takes precedence.
@@ -78,7 +78,7 @@ def is_transient(error: BaseException) -> bool:
     # asyncio's own TimeoutError is not the builtin one before Python 3.11.
     if isinstance(error, (ConnectionError, TimeoutError, asyncio.TimeoutError)):
         return True
-    sdk = sys.modules.get("openai")  # never imported: the error cannot be from the SDK
+    sdk = sys.modules.get("openai")  # the SDK was not imported, so it did not raise the error
     return sdk is not None and isinstance(error, tuple(getattr(sdk, name) for name in TRANSIENT_SDK_ERRORS))
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "SessionManager"]
 
-_PAUSE = 0.05  # seconds between two looks at a session that is in use
+_PAUSE = 0.05  # seconds between two attempts to open a session that is in use
 
 
 class Repairs(Protocol):
@@ -60,7 +60,7 @@ class Session:
         messages: History, as in `AgentResult.messages`: it begins with a system message only if that of the
             first run did.
         stop_reason: Reason the last run ended; empty if it was cut off.
-        problems: Sentence for each damage; empty for none.
+        problems: One sentence per damaged part; empty for an intact session.
     """
 
     id: str
@@ -126,8 +126,8 @@ class SessionManager:
     def resumable(self) -> Sequence[SessionInfo]:
         """Return the sessions that ``Agent.run(None, session_id=...)`` continues without further answers.
 
-        Their runs were cut off, or all their questions are answered and all external results are there. A
-        session that a run is working on now is listed, too.
+        Such a run was interrupted, or all its questions are answered and all its external results have
+        arrived. Sessions that are in use are listed, too.
         """
         return self._filtered(_is_resumable)
 
@@ -136,8 +136,9 @@ class SessionManager:
     ) -> AgentResult[Out]:
         """Continue a session, like ``agent.run(None, session_id=...)``, but wait while it is in use.
 
-        So whoever records an answer may call this, in any thread or process: the last answer is never left
-        without a run, and a caller that finds the work done returns its result. It blocks its thread.
+        Call this after recording an answer, in any thread or process: it makes sure that a run continues
+        after the last answer. If another caller has already finished the run, its result is returned. The
+        call blocks the calling thread.
 
         Args:
             agent: Agent of the session.
@@ -184,7 +185,8 @@ class SessionManager:
     ) -> None:
         """Answer a question, from any process. `resume` then continues the run.
 
-        The first answer counts. The error for a repeated answer shows if the caller gave the first one.
+        The first answer counts. The error for a second answer contains the first one, so a caller can tell if
+        it was its own.
 
         Args:
             session_id: Id of the session.
@@ -271,7 +273,7 @@ class SessionManager:
         return repairing.repair(session_id)
 
     def delete(self, session_id: str) -> None:
-        """Delete a session; on this machine also its long results, and sessions and answers of its subagents.
+        """Delete a session, its long results on this machine, and the sessions and answers of its subagents.
 
         Raises:
             ConfigError: The id is invalid.
@@ -279,15 +281,15 @@ class SessionManager:
         """
         loaded = self.store.read(session_id).records if self.store.exists(session_id) else ()
         self.store.delete(session_id)
-        lines = (record.to_line().decode().replace("\\", "") for record in loaded)  # quotes without escapes
+        lines = (record.to_line().decode().replace("\\", "") for record in loaded)  # unescape quotes
         ResultFolder().remove_named_in(lines)
-        # Where subagents are recorded depends on the agent, and not on the session.
+        # The agent, not the session, decides where subagents are recorded.
         folder = getattr(self.store, "folder", None)
         for tasks in (TaskStore(), *([TaskStore(Path(folder) / "agents")] if folder else [])):
             for task in tasks.list(session_id):
                 tasks.delete(task.id)
                 for store in (self.store, default_store()):
-                    with suppress(SessionNotFoundError, ConfigError):  # a task of a run without a session
+                    with suppress(SessionNotFoundError, ConfigError):  # recorded without a session
                         SessionManager(store).delete(task.session_id)
 
     def export(self, session_id: str, form: Literal["markdown", "html"] = "markdown") -> str:
@@ -311,9 +313,9 @@ def _is_waiting(records: Sequence[Record], session_id: str) -> bool:
 
 def _is_resumable(records: Sequence[Record], session_id: str) -> bool:
     point = read_resume_point(records, session_id)
-    if point.unreadable:  # a run would raise
+    if point.unreadable:  # resuming would raise an error
         return False
-    if point.started_run is not None:  # cut off before its first checkpoint
+    if point.started_run is not None:  # the run was interrupted before its first checkpoint
         return True
     is_open = point.state is not None and point.state.get("stop_reason") in (None, *WAITING)
     return is_open and not _is_waiting(records, session_id)

@@ -27,7 +27,7 @@ StopReason = Literal[
 COMPLETED: StopReason = "completed"
 SUSPENDED: StopReason = "waiting_permission"
 WAITING_TOOL: StopReason = "waiting_tool"
-WAITING = (SUSPENDED, WAITING_TOOL)  # the run is suspended within a step, its calls pending
+WAITING = (SUSPENDED, WAITING_TOOL)  # the run is suspended within a step that has pending calls
 HANDED_OFF: StopReason = "handed_off"
 INVALID_OUTPUT: StopReason = "invalid_output"
 

@@ -1,6 +1,6 @@
 """Tools: functions a model may call, toolsets that change from step to step, and the registry of both.
 
-Calls do not raise a tool's own error: every result becomes a `ToolOutcome`, because the model has to read it.
+A call does not raise the tool's error: every result or error becomes a `ToolOutcome`, which the model reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pure_agent_loop.support.text import safe_str
 
 __all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]
 
-if TYPE_CHECKING:  # defaults make a bare `Tool` mean any tool
+if TYPE_CHECKING:  # type defaults: a bare `Tool` means any tool
     from typing_extensions import ParamSpec, TypeVar
 
     P = ParamSpec("P", default=...)
@@ -324,7 +324,7 @@ def is_server_tool(value: object) -> bool:
         return False
     if isinstance(kind := value.get("type"), str):
         return kind != "function"
-    return len(value) == 1 and isinstance(next(iter(value.values())), Mapping)  # Gemini's have no type
+    return len(value) == 1 and isinstance(next(iter(value.values())), Mapping)  # Gemini's have no `type`
 
 
 def as_tool(value: ToolLike) -> Tool:
@@ -360,13 +360,13 @@ class ToolRegistry:
         ConfigError: Two tools have the same name, or one is invalid.
     """
 
-    changes = False  # True if the tools may differ per step
+    changes = False  # True if the list of tools may differ from step to step
 
     def __init__(self, tools: Iterable[ToolLike | Toolset] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self.toolsets: list[Toolset] = []
         self.server_tools: list[Mapping[str, Any]] = []
-        self.listed: dict[str, Tool] = {}  # by toolsets in earlier runs, for `examples_of`
+        self.listed: dict[str, Tool] = {}  # tools that toolsets listed in earlier runs, for `examples_of`
         self._schemas: tuple[Prompts | None, list[dict[str, Any]]] | None = None
         self.register_many(tools)
 

@@ -102,7 +102,7 @@ class LiveRun(Protocol):
     def cancel_token(self) -> CancelToken | None: ...  # noqa: D102 - as `RunContext` says
 
     def has_tool(self, name: str) -> bool:
-        """Return True if the model is offered the tool."""
+        """Return True if the tool is offered to the model."""
         ...
 
     @property
@@ -210,12 +210,12 @@ def current_run() -> RunContext[Any]:
 
 
 def run_forgets() -> None:
-    """Mark the rest of this task as using a memory that outlives the run of the call."""
+    """Declare, for the rest of this task, that the model remembers more than the current run."""
     _FORGETS.set(True)
 
 
 def memory_owner() -> str | LiveRun | None:
-    """Return the owner of the model's memory: the session id, else the run; None for the process."""
+    """Return the scope of the model's memory: the session id, else the run; None for the whole process."""
     context = _RUN.get()
     if context is None or context.run is None or _FORGETS.get():
         return None

@@ -1,1 +1,1 @@
-"""One run, from inside. `loop` is the order of a step; read it first."""
+"""The loop that drives one run. Read `loop` first: it shows the order of a step."""

@@ -20,7 +20,7 @@ class AnswerParts:
         """Part that is being written; None for none."""
 
     async def write(self, kind: PartType, text: str) -> None:
-        """Add text of one kind; an open part of another kind is complete then."""
+        """Add text of one kind; an open part of another kind is completed first."""
         if self.open is None or self.open["type"] != kind:
             await self.end("completed")
             self._count += 1
@@ -32,7 +32,7 @@ class AnswerParts:
         self._written.append(text)
 
     async def end(self, state: PartState) -> None:
-        """End the open part: complete, or taken back."""
+        """End the open part in the given state: completed, or discarded."""
         part, self.open = self.open, None  # first, so that it is not ended twice if sending fails
         if part is not None:
             output, self._written = "".join(self._written), []

@@ -1,4 +1,4 @@
-"""Check an answer before it ends the run: its type, the stop hooks, and messages that came in meanwhile."""
+"""Check an answer before it ends the run: its type, the stop hooks, and newly arrived messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def look_for_more(step: Step) -> None:
         reason = wrong or await _stop_hooks(step)
         if not reason and kit.background is not None:
             await kit.background.wait()
-    except BaseException:  # cancelled while background work was pending: not the end
+    except BaseException:  # cancelled while background work was pending: the run has not completed
         state.stop_reason = None
         raise
     if reason:
@@ -43,7 +43,7 @@ async def look_for_more(step: Step) -> None:
 
 
 async def _correction(state: QueryState, kit: Kit) -> str:
-    """Return what the model has to correct; empty if its answer is accepted.
+    """Return the correction request for the model; empty if its answer is accepted.
 
     Raises:
         LLMError: The answer is still wrong after the last correction.
@@ -73,7 +73,7 @@ async def _correction(state: QueryState, kit: Kit) -> str:
 
 
 async def _stop_hooks(step: Step) -> str:
-    """Return what a stop hook still wants done; empty if the run may end."""
+    """Return the remaining work that a stop hook reports; empty if the run may end."""
     hooks = step.kit.hooks
     if step.state.stop_hook_count >= hooks.max_stops:
         return ""

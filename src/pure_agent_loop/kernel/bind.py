@@ -25,17 +25,17 @@ from pure_agent_loop.tool import StepContext
 
 
 def bind_kit(state: QueryState, kit: Kit) -> Kit:
-    """Bind a kit to a run: add the tool that reads cut results, bind compactor and background."""
+    """Bind a kit to a run, with its compactor and background; add the tool that reads truncated results."""
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
     folder = ResultFolder(kit.results.folder)
     tasks, compactor = as_protocol(background_of(kit), RunAware), as_protocol(kit.compactor, KitAware)
-    if tasks is not None:  # first: the runs it starts are bound on their own
+    if tasks is not None:  # before the rest: the runs that it starts are bound separately
         kit = kit.replace(background=tasks.with_run(state, kit))
     tools = with_toolsets(kit).tools
     reading = ReadableTools(tools, folder, result_chars(state, kit), kit.prompts)
     if isinstance(kit.timeouts.first_byte, DefaultFloat) and is_on_this_machine(kit.client):
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None))
-    if getattr(kit.client, "takes_timeouts", False):  # it may have another model to ask
+    if getattr(kit.client, "takes_timeouts", False):  # the client may have a fallback model
         limits = {"timeouts": (kit.timeouts.first_byte, kit.timeouts.idle)}
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None, idle=None), client_options=limits)
     kit = kit.replace(tools=reading, silence=Interrupt(keeps_timer=True))
@@ -51,7 +51,7 @@ async def notices_of_client(kit: Kit) -> Sequence[str]:
 
 
 def background_of(kit: Kit) -> Background | None:
-    """Return the background of a kit: its own, else the one that a tool needs."""
+    """Return the background work of a kit: the one that is set, else the one that a tool needs."""
     needed = (getattr(tool, "background_work", None) for tool in kit.tools)
     return kit.background or next(filter(None, needed), None)
 
@@ -87,7 +87,7 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
     tools = _run_tools(kit)
     if tools is None:
         return
-    step = state.step + (not state.pending and not state.awaiting)  # the next one, which has not begun
+    step = state.step + (not state.pending and not state.awaiting)  # the next step's number
     context = StepContext(step, state.task, state.session_id, state.messages, state.tools.found)
     with Interrupt() as block:
         block.after(kit.timeouts.tool)

@@ -32,9 +32,9 @@ _ABANDONED: set[asyncio.Task[TimedOutcome]] = set()
 async def run_calls(step: Step) -> None:
     """Run the pending calls of a step and put each result into the state, in call order.
 
-    If a call waits for a person who cannot be asked here, none runs and the run is suspended; results of
-    calls that began in an earlier process are kept then. If the result of a call is made elsewhere, the
-    other calls run, and the run waits for it.
+    If a call waits for a person who cannot be asked here, no call runs and the run is suspended; only the
+    results of calls that began in an earlier process are kept. If a call is executed elsewhere, the other
+    calls run, and the run waits for its result.
     """
     state = step.state
     calls = step.calls()
@@ -48,11 +48,11 @@ async def run_calls(step: Step) -> None:
         for batch in _batches(calls):
             for call in batch:
                 await _start(step, call)
-            await asyncio.sleep(0)  # quick calls end here, and need no task that waits for them
+            await asyncio.sleep(0)  # quick calls end here and need no task to wait for
             for call in batch:
                 outcome, seconds = await _outcome_of(step, call)
                 await finish(step, call, outcome, seconds)
-    except (Exception, asyncio.CancelledError):  # a cancellation, or a journal or a sink that failed
+    except (Exception, asyncio.CancelledError):  # a cancellation, or a failed journal or event sink
         await _stop_all(step, calls)
         raise
     if snapshots is not None:
@@ -65,7 +65,7 @@ async def run_calls(step: Step) -> None:
 
 
 def _to_run(step: Step, calls: Sequence[ToolCallRun], *, is_decided: bool) -> list[ToolCallRun]:
-    """Return the calls whose results are made here, the denied ones with their outcome."""
+    """Return the calls that this process executes, and the denied calls with their outcomes."""
     for call in calls:
         _fill_denied(step, call)
     if is_decided:
@@ -77,7 +77,7 @@ def _to_run(step: Step, calls: Sequence[ToolCallRun], *, is_decided: bool) -> li
 
 
 def _fill_denied(step: Step, call: ToolCallRun) -> None:
-    """Give a denied call its outcome."""
+    """Set the outcome of a denied call."""
     ruling, prompts = call.ruling, step.kit.prompts
     if ruling is None or ruling.behavior == "allow":
         return
@@ -90,7 +90,7 @@ def _fill_denied(step: Step, call: ToolCallRun) -> None:
 
 
 def _note_outside(step: Step, calls: Iterable[ToolCallRun]) -> None:
-    """Note the allowed calls whose results are made elsewhere; calls with a recorded result are skipped."""
+    """Record which allowed calls are executed elsewhere; calls with a recorded result are skipped."""
     outside = step.state.tools.outside
     for call in calls:
         if call.id in outside:
@@ -132,7 +132,7 @@ def _is_repeatable(tool: Tool | None) -> bool:
 
 
 async def _emit_actions(step: Step, calls: Sequence[ToolCallRun]) -> None:
-    """Send that these calls are about to run, and the calls whose results are made elsewhere."""
+    """Emit an ACTION for each call that is about to run, here or elsewhere."""
     for call in calls:
         await step.emit(Event.action(step.number, call.name, call.args, call.id))
     for open_call in step.state.open_calls if step.state.tools.outside else ():
@@ -143,7 +143,7 @@ async def _emit_actions(step: Step, calls: Sequence[ToolCallRun]) -> None:
 
 
 async def _start(step: Step, call: ToolCallRun) -> None:
-    """Start a call as a task; a denied one is only recorded."""
+    """Start a call as a task; a denied call is only recorded."""
     kit, tool = step.kit, call.tool
     if call.outcome is not None:
         if kit.observers.audit is not None:
@@ -180,12 +180,12 @@ async def _timed(effect: Callable[[], Awaitable[ToolOutcome]], step: Step, call:
 
 
 def _effect(step: Step, call: ToolCallRun) -> Callable[[], Awaitable[ToolOutcome]]:
-    """Return the call itself. It is retried only if its tool is idempotent."""
+    """Return the function that makes the call. It is retried only if its tool is idempotent."""
     kit, tool = step.kit, call.tool
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
     context = tool_context(step, call, progress_emitter(step, call))
     outside = step.state.tools.outside.get(call.id) if step.state.tools.outside else None
-    # Without a tool, the registry answers that there is none.
+    # If the tool does not exist, the registry returns that as an error.
     invoke = partial(kit.tools.invoke, call.name) if tool is None else tool.invoke
 
     async def effect() -> ToolOutcome:
@@ -218,13 +218,13 @@ async def _outcome_of(step: Step, call: ToolCallRun) -> TimedOutcome:
             await _cancel([task])
             words = prompts.tool_timed_out.format(seconds=f"{call.seconds:g}")
             outcome = failed(prompts, call.name, "Timeout", words, hint=False)
-            # The measured time is recorded, because a replay has no clock.
+            # The measured time is recorded, because a replay cannot measure it.
             outcome = await step.effect("timeout", call, partial(as_effect, outcome))
             return TimedOutcome(outcome, call.seconds or 0.0)
     try:
         return task.result()
     except asyncio.CancelledError as error:
-        inner = error.__context__  # the tool's error, which Python 3.10 wraps in one of the task
+        inner = error.__context__  # the tool's error, which Python 3.10 wraps in an error of the task
         raised = inner if isinstance(inner, asyncio.CancelledError) else error
         return TimedOutcome(cancelled_itself(raised, call.name, prompts), 0.0)
 
@@ -288,7 +288,7 @@ async def _stop_all(step: Step, calls: Sequence[ToolCallRun]) -> None:
 
 
 def _unfinished(step: Step, call: ToolCallRun) -> tuple[str, bool]:
-    """Return the result of a call whose round was broken off, and whether it is a failure."""
+    """Return the result of a call in an interrupted round, and whether the call failed."""
     task, prompts = call.task, step.kit.prompts
     if call.outcome is not None:
         return call.outcome.text, call.outcome.is_error
@@ -296,7 +296,7 @@ def _unfinished(step: Step, call: ToolCallRun) -> tuple[str, bool]:
         return prompts.tool_not_started, True
     if not task.done() or task.cancelled() or task.exception() is not None:
         return prompts.tool_cancelled, True
-    if step.kit.hooks.after_tool:  # a hook may remove something, and has not seen the result
+    if step.kit.hooks.after_tool:  # a hook might remove a part of the result, and has not seen it
         return prompts.tool_cancelled, True
     outcome = cut_outcome(step, call, task.result().outcome)
     return history_text(step, call, outcome), outcome.is_error
@@ -309,7 +309,7 @@ async def _cancel(tasks: list[asyncio.Task[TimedOutcome]]) -> None:
     if tasks:
         ended, stubborn = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
         for task in ended:
-            _ = task.cancelled() or task.exception()  # else the event loop logs an unread exception
+            _ = task.cancelled() or task.exception()  # else the event loop logs it as not retrieved
         for task in stubborn:
             _ABANDONED.add(task)
             task.add_done_callback(_ABANDONED.discard)

@@ -1,4 +1,4 @@
-"""Reject a kit that cannot run: a function lacks its deps, or a limit of cost has no price."""
+"""Reject a kit that cannot run: a function lacks its deps, or a cost limit has no price."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def no_deps(owner: str, wanted: str) -> str:
 def check_price(kit: Kit) -> None:
     """Reject a cost limit for a model without a price, which would never be reached.
 
-    A client that has not chosen its model yet passes: this is called again when the run has begun.
+    A client that has not chosen its model yet is accepted: this is called again when the run has begun.
 
     Raises:
         ConfigError: The price is unknown; it names the limit and the ways to give a price.

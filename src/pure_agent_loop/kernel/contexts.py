@@ -38,12 +38,12 @@ def tool_context(
 
 
 def progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable[None]] | None:
-    """Return what sends pieces of a result; None with hooks after tools, which have not seen the pieces."""
+    """Return a function that emits pieces of a result; None with `after_tool` hooks, which may change it."""
     redactor = step.kit.redactor
     if step.kit.hooks.after_tool:
         return None
     stream: StreamRedactor | None = None
-    name, call_id = call.name, call.id  # not the call: its task holds the context that holds this function
+    name, call_id = call.name, call.id  # not the call, which would be a reference cycle
 
     async def emit(text: str) -> None:
         nonlocal stream

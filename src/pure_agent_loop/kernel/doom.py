@@ -1,14 +1,16 @@
-"""Repetition detection. Pure: one ledger, three entry points, a verdict from each.
+"""Repetition detection. Pure functions of one ledger; three entry points, each returning a verdict.
 
-1.  A window of the newest calls is kept, as digests, so the ledger and its cost stay the same however long
-    the run is and however large its results are.
-2.  Only identical calls are ever refused: the same one several times in a row, whatever it answers, or
-    again and again in turn with others while nothing is new. A call or a result that is not in the window is
-    new. So a wide job, however often it fails alike, is not held up.
-3.  A repetition gets a warning with a result before a call is refused, and a run is stopped only after an
-    answer that follows a refusal. Calls of one answer are one repetition, except in a row.
-4.  Ambiguous repetition (the same error, page or text for other calls) is reported to the
-    model, twice, and has no other effect.
+1.  The ledger keeps digests of the newest calls only, so its size and cost depend neither on the length of
+    the run nor on the size of the results.
+2.  Only identical calls are refused: the same call several times in a row, whatever its result, or the same
+    call alternating with others while there is no new call or result. A call or a result counts as new if it
+    is not in the window. A job with many different calls is therefore not stopped, even if they fail with the
+    same error.
+3.  Before a call is refused, a warning is added to the result of an earlier repetition. A run is stopped only
+    at an answer that follows a refusal. Equal calls in one answer count as one repetition, unless they are in
+    a row.
+4.  Ambiguous repetition (the same error, page or text for other calls) is reported to the model, twice, and
+    has no other effect.
 5.  A call of a polling tool is never judged, and always counts as new: time has passed.
 """
 
@@ -26,10 +28,10 @@ from typing import Any, Literal
 from pure_agent_loop.llm.values import ToolCall
 
 WINDOW = 24
-LAPS = 3  # lower bound of the detection, for any threshold
+LAPS = 3  # minimum repetitions for this detection, whatever the threshold
 LONG = 200  # characters; a shorter equal result, such as "ok", may be a coincidence
 MASKED = 2000  # characters of an error that are compared
-SHORT_TEXT = 12  # "Done." with a call is not significant
+SHORT_TEXT = 12  # a shorter text, such as "Done." with a call, is not significant
 
 DoomAction = Literal["run", "warn", "refuse", "stop"]
 DoomPattern = Literal[
@@ -46,10 +48,10 @@ class DoomVerdict:
     """Action for a call, and its reason.
 
     Args:
-        action: ``run``; ``warn`` (tell the model with the result); ``refuse`` (do not run the call, tell the
-            model); ``stop`` (the same, and end the run).
+        action: ``run``; ``warn`` (add a warning to the result); ``refuse`` (return an error to the model
+            instead of running the call); ``stop`` (refuse the call and end the run).
         pattern: Kind of repetition; empty with ``run``.
-        count: Number of earlier occurrences; with a warning, this one included.
+        count: Number of earlier occurrences; for a warning, the present one is included.
     """
 
     action: DoomAction = "run"
@@ -88,20 +90,20 @@ class WindowEntry:
     """Number of repetitions."""
 
     def keep(self, verdict: DoomVerdict) -> DoomVerdict:
-        """Store a verdict: later ones depend on it."""
+        """Store a verdict: later verdicts depend on it."""
         self.action, self.pattern, self.count = verdict.action, verdict.pattern, verdict.count
         return verdict
 
 
 @dataclass(slots=True)
 class DoomLedger:
-    """Recent calls and texts. Part of the state; never longer than the window.
+    """Recent calls and texts: a part of the state that is never longer than the window.
 
     Args:
         last: Digest of the last call.
-        count: Its number of repetitions in a row.
+        count: Number of times the last call was repeated in a row.
         text: Digest of the last answer's text.
-        texts: Its number of repetitions since the last new call or result.
+        texts: Number of times this text was repeated since the last new call or result.
     """
 
     last: str = ""
@@ -112,7 +114,7 @@ class DoomLedger:
     window: list[WindowEntry] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "window": [[getattr(made, name) for name in _MADE] for made in self.window],
@@ -120,7 +122,7 @@ class DoomLedger:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DoomLedger:
-        """Load the form of :meth:`to_dict`. Fields that an older version lacked may be missing."""
+        """Build a ledger from the form of :meth:`to_dict`; fields of newer versions may be missing."""
         plain = {name: data[name] for name in _PLAIN if name in data}
         return cls(**plain, window=[WindowEntry(*row) for row in data.get("window", ())])
 
@@ -176,7 +178,7 @@ def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: b
     if threshold is None:
         return RUN
     known = ledger.find(call)
-    if known is not None:  # a run that was resumed between an answer and its results asks twice
+    if known is not None:  # a run that resumes between an answer and its results judges the calls twice
         return DoomVerdict(known.action, known.pattern, known.count) if known.kind == "refused" else RUN
     key = _digest(f"{call.name} {call.invalid or json.dumps(call.arguments, sort_keys=True)}")
     made = WindowEntry(_name_digest(call.id), ledger.turn, _name_digest(call.name), key)
@@ -239,9 +241,9 @@ def _in_turn(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdi
 
 
 def _laps(ledger: DoomLedger, made: WindowEntry) -> int:
-    """Count the answers since the last news in which this call had the same result, this one included.
+    """Count the answers since the last new call or result in which this call had the same result.
 
-    In a row it counts once.
+    The present answer is included; repetitions in a row count once.
     """
     turns, outcome, away = {made.turn}, made.outcome, False
     for before in reversed(ledger.window):
@@ -262,7 +264,7 @@ def _warning(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdi
     laps = 0 if made.news else _laps(ledger, made) + 1
     if laps >= max(LAPS, threshold):
         return DoomVerdict("warn", "alternating", laps)
-    often = (threshold, 2 * threshold)  # warned twice: the rest may be real work
+    often = (threshold, 2 * threshold)  # warn only twice: further repetitions may be real work
     if made.shape and (times := _times(ledger, made.shape)) in often:
         return DoomVerdict("warn", "repeated_error" if made.kind == "error" else "identical_result", times)
     if ledger.texts in often and (made.kind == "error" or not made.news):
@@ -271,7 +273,7 @@ def _warning(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdi
 
 
 def _times(ledger: DoomLedger, shape: str) -> int:
-    """Count the answers with results of this shape, with only errors as news between them."""
+    """Count the answers with results of this shape since the last new call or result other than an error."""
     turns: set[int] = set()
     for made in reversed(ledger.window):
         if made.shape == shape:
@@ -282,7 +284,7 @@ def _times(ledger: DoomLedger, shape: str) -> int:
 
 
 def _shape_of(made: WindowEntry, call: ToolCall, text: str) -> str:
-    """Return the shape of a result. Errors are equal if only numbers and arguments differ."""
+    """Return the shape of a result. Errors that differ only in numbers and arguments have the same shape."""
     if made.kind != "error":
         return _digest(f"{made.tool} {made.outcome}") if len(text) >= LONG else ""
     text = text[:MASKED]
@@ -296,4 +298,4 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-_name_digest = lru_cache(maxsize=256)(_digest)  # of tools and call ids, which come again
+_name_digest = lru_cache(maxsize=256)(_digest)  # cached, because names and call ids recur

@@ -1,9 +1,9 @@
 """Decide about the calls of a response before any of them runs. Each call is decided once.
 
-A new call passes the stages in order, and the first ruling counts. A recorded decision holds whatever hooks,
-rules or persons this process has: a call that has begun was allowed, and an answered question is not asked
-again. Only a deny rule overrides a recorded answer. A question that is still pending when a run is resumed
-is decided by what this process has.
+A new call passes the stages in order, and the first ruling counts. A recorded decision remains valid whatever
+hooks, rules or persons this process has: a call that has begun was allowed, and an answered question is not
+asked again. Only a deny rule overrides a recorded answer. A question that is still pending when a run is
+resumed is decided by the rules and functions of this process.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ Stage = Callable[[Step, ToolCallRun], Awaitable[Ruling | None]]
 async def decide(step: Step, calls: Sequence[ToolCallRun]) -> bool:
     """Decide about every pending call.
 
-    Returns:
-        False if one of them waits for a person who cannot be asked here: then none of them may run.
+    Returns: False if a call waits for a person who cannot be asked here; then no call may run.
     """
     ledger, is_pending = step.state.permissions, False
     for call in calls:
@@ -77,7 +76,7 @@ async def _decide_one(step: Step, call: ToolCallRun) -> Ruling:
         call.args = ruling.args
         ruling = await _reconsider(step, call, ruling)
     call.args = ruling.args
-    if ruling.behavior == "ask" and await _is_allowed(step, call):  # by an answer to another call
+    if ruling.behavior == "ask" and await _is_allowed(step, call):  # by an answer about another call
         ruling = step.rule(call, ALLOWED)
     if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(step, call)):
         ruling = await _ask(step, call, ruling)
@@ -143,7 +142,7 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
     """Let the caller's hooks change the arguments or refuse the call.
 
     Args:
-        has_begun: The call has begun: only recorded decisions count.
+        has_begun: True if the call has begun, so that only recorded decisions count.
     """
     functions = () if has_begun else step.kit.hooks.before_tool
     for number, hook in step.hooks("before", functions, call):
@@ -152,7 +151,7 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
             run = partial(call_before_hook, hook, call.name, deepcopy(call.args), context)
             decision = await step.effect("before", call, run, detail=number)
             call.args = call.args if decision.args is None else to_arguments(decision.args)
-        except SessionError:  # the decision could not be recorded: not the hook's failure
+        except SessionError:  # the decision could not be recorded; the hook did not fail
             raise
         except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
             await step.emit_permission(call, "deny", logged_failure(f"A hook before {call.name}", error))
@@ -166,11 +165,11 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
 
 
 async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Apply the rules, the mode, the tool's own judge and `can_use_tool`; always gives a ruling."""
+    """Apply the rules, the mode, the tool's judge and `can_use_tool`; always returns a ruling."""
     tool = call.tool
     try:
         permission = await _permission(step, call)
-    except (SessionError, VerdictError):  # could not be recorded, or the caller's mistake
+    except (SessionError, VerdictError):  # the decision could not be recorded, or the caller made a mistake
         raise
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
         await step.emit_permission(call, "deny", logged_failure(f"What decides about {call.name}", error))
@@ -206,7 +205,7 @@ STAGES: Sequence[Stage] = (repeated, unreadable, out_of_retries, denied_before, 
 
 
 async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]) -> Ruling:
-    """Allow a call that has begun, and restore what its decision said about later calls."""
+    """Allow a call that has begun, and restore what its recorded decision allows for later calls."""
     if call.ruling is None:
         recorded = step.as_recorded(call.written)
         judge(step.state.doom, recorded, step.kit.limits.doom_loop_threshold, polls=False)  # it counts
@@ -220,7 +219,7 @@ async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]
 
 
 async def _reconsider(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
-    """Decide a question that another process left pending by the rules and functions of this one."""
+    """Decide a question that another process left pending, by the rules and functions of this process."""
     permission = await _permission(step, call)
     if permission.behavior == "ask" or (permission.behavior == "deny" and _is_local_denial(step, call)):
         return ruling
@@ -230,7 +229,7 @@ async def _reconsider(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
 
 
 def _is_local_denial(step: Step, call: ToolCallRun) -> bool:
-    """Return True if a denial may only mean plan mode or a missing `on_ask`; then it is not a decision."""
+    """Return True if a denial may be due only to plan mode or a missing `on_ask`, and is not a decision."""
     cannot_ask = call.tool is not None and call.tool.judge is not None and not _can_ask(step, call)
     return not _is_answered(step, call) and (cannot_ask or step.kit.permissions.mode == "plan")
 
@@ -246,7 +245,7 @@ def _can_ask(step: Step, call: ToolCallRun) -> bool:
 
 async def _check_changed(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     """Apply deny rules to arguments that an answer, a hook or a function has changed."""
-    moment = "again" if ruling.behavior == "allow" else "asked"  # an answer may change them once more
+    moment = "again" if ruling.behavior == "allow" else "asked"  # an answer may change arguments again
     permission = await _policy_decision(step, call, moment)
     if permission.behavior != "deny":
         return ruling
@@ -265,7 +264,7 @@ async def _permission(step: Step, call: ToolCallRun) -> Permission:
         return suggested
     can_use_tool = step.kit.can_use_tool
     if not step.recorded("permit", call):
-        if _is_answered(step, call):  # a person has decided
+        if _is_answered(step, call):  # a person has already decided
             return replace(suggested, behavior="ask")
         if can_use_tool is None:
             return suggested
@@ -290,7 +289,7 @@ async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permis
     asks = await _destructive_reason(step, call, tool, moment) if tool.destructive else ""
     if tool.judge is None:
         return rules.suggest(call.name, views, read_only=tool.read_only, asks=asks)
-    # With changed arguments, or a person's answer, only a denial matters: a judge has nothing to try.
+    # After changed arguments or a person's answer only a denial matters: the judge need not try the call.
     is_settled = moment == "again" or _is_answered(step, call)
     always = is_settled or call.name in step.state.permissions.always_allowed
     context = rules.judge_context(call.name, views, attended=_can_ask(step, call), always=always)
@@ -304,7 +303,7 @@ async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permis
 async def _argument_views(
     step: Step, call: ToolCallRun, tool: Tool, moment: str, rules: PermissionRules
 ) -> Forms:
-    """Return the arguments as rules see them. Where a path leads is recorded, because links change."""
+    """Return the arguments as rules match them. A path's target is recorded, because links may change."""
     views = forms_of(call.args, tool.parameters)
     looks_into = tool.root and rules.look_into(call.name)
     if not looks_into and not step.recorded("forms", call, moment):
@@ -317,7 +316,7 @@ async def _argument_views(
 
 
 async def _destructive_reason(step: Step, call: ToolCallRun, tool: Tool, moment: str) -> str:
-    """Return why a person is asked about a call that cannot be undone; empty if it can be."""
+    """Return the reason to ask a person about a call that cannot be undone; empty if it can be undone."""
     question = Permission("ask", model_text("destructive"))
 
     async def judged() -> Opinion:
@@ -352,9 +351,9 @@ def _read_verdict(owner: str, verdict: object) -> Permission:
 
 
 async def _argument_refusal(step: Step, call: ToolCallRun, tool: Tool) -> Sequence[str] | None:
-    """Return the kind and message for arguments that the tool refuses; None if it takes them.
+    """Return the kind and message of the error for arguments that the tool rejects; None if they are valid.
 
-    It is recorded: a replay may have no more of the tool than its schema.
+    The result is recorded, because a replay may have only the tool's schema.
     """
     refusal: Sequence[str] | None = None
     if not step.recorded("refusal", call):
@@ -373,7 +372,7 @@ async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     request = PermissionRequest(call.id, call.name, deepcopy(call.args), ruling.message, step.number, now)
     permission = await step.effect("ask", call, partial(ask_person, request, step.kit))
     if permission.behavior == "ask":
-        return ruling  # not answered now: the run is suspended
+        return ruling  # the question stays open: the run is suspended
     ruling = step.rule(call, permission)
     await step.emit_permission(call, permission.behavior, permission.message)
     return ruling

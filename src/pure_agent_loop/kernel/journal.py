@@ -23,7 +23,7 @@ class Checkpointed(Protocol):
     messages: list[HistoryMessage]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         ...
 
 
@@ -36,10 +36,10 @@ class Journal(Protocol):
         """Execute an effect, or return its recorded result.
 
         Args:
-            key: Names the effect: ``step:model``, ``step:tool:call_id``, ``step:permit:call_id`` and others.
+            key: Key of the effect, such as ``step:model``, ``step:tool:call_id`` or ``step:permit:call_id``.
             run: Executes the effect; called at most once.
-            about: For a tool: ``tool``, ``args``, and whether it is ``idempotent``. It changes the world, so
-                the intention is written down first.
+            about: For a tool: ``tool``, ``args``, and whether it is ``idempotent``. A tool may change things
+                outside, so a persistent journal records the intent before the call.
         """
         ...
 
@@ -56,7 +56,7 @@ class Journal(Protocol):
         ...
 
     def note_part(self, part: Mapping[str, Any]) -> None:
-        """Record a changed part of an answer; `part` is its plain form, and `change_of` of it is kept."""
+        """Record a changed part of an answer; `part` is the plain form, of which `change_of` is kept."""
         ...
 
     def checkpoint(self, state: Checkpointed) -> None:
@@ -69,10 +69,10 @@ class Journal(Protocol):
 
 
 class DailyCosts(Protocol):
-    """A journal whose store has the costs of all runs."""
+    """Journal whose store records the costs of all runs."""
 
     async def spent_on_day(self, now: float, person: str) -> tuple[float, float]:
-        """Return the known cost of the day so far, of all runs and of those of a person.
+        """Return the known cost of the day so far: of all runs, and of the runs of one person.
 
         Args:
             now: Time of the day, in seconds since the epoch.
@@ -90,7 +90,7 @@ class MemoryJournal:
         run: Callable[[], Awaitable[T]],
         about: Mapping[str, Any] | None = None,  # noqa: ARG002 - no record
     ) -> Awaitable[T]:
-        """Return the result of `run`."""
+        """Execute the effect and return its result."""
         return run()
 
     def recorded(self, key: str) -> bool:  # noqa: ARG002 - no records
@@ -115,10 +115,10 @@ class MemoryJournal:
 
 
 async def as_effect(value: T) -> T:
-    """Return the value: an effect whose result is known before it is recorded."""
+    """Return the value; used as the effect if a result is known before it is recorded."""
     return value
 
 
 async def already_recorded(*_: Any) -> NoReturn:
-    """Replace a function of an earlier process. Its decision is recorded, so this is never called."""
+    """Stand-in for a function of an earlier process; its decision is recorded, so this is never called."""
     raise AssertionError("The decision is recorded.")

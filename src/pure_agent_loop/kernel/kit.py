@@ -1,4 +1,4 @@
-"""The kit of a run, everything besides its state: ports, policies and the event sink."""
+"""The kit of a run: everything except the state, such as the client, the policies and the event sink."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ FIRST_BYTE = DefaultFloat(60.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeouts:
-    """Seconds to wait; None for no limit.
+    """Timeouts of a run in seconds; None for no limit.
 
     Args:
-        first_byte: Until an answer begins. The default applies to servers on other machines only: prompts are
-            long, and a processor reads them slowly.
-        tool: For a tool without its own timeout.
+        first_byte: Until an answer begins. The default applies only to servers on other machines: a local
+            model may need minutes to read a long prompt.
+        tool: For a tool that sets no timeout.
     """
 
     first_byte: float | None = FIRST_BYTE
@@ -61,7 +61,7 @@ class ResultLimits(NamedTuple):
     """Limits on the part of a tool's result that enters the history; see `long_results`.
 
     Args:
-        max_error_chars: The same for the result of a call that failed.
+        max_error_chars: Limit for the result of a failed call.
         folder: Folder of the whole texts; None for a folder in the data folder.
     """
 
@@ -122,7 +122,7 @@ class Background(Protocol):
     """Background work of a run: its results come through the inbox. See `RunAware`, `Ends`."""
 
     async def wait(self) -> None:
-        """Wait before the agent stops: until a message comes, or no more can come."""
+        """Wait, before the agent stops, until a message arrives or no further message can arrive."""
         ...
 
 
@@ -130,7 +130,7 @@ class RunAware(Protocol):
     """Background work that is bound to one run."""
 
     def with_run(self, state: QueryState, kit: Kit) -> Background:
-        """Return its replacement for a new run."""
+        """Return the background work for a new run."""
         ...
 
 
@@ -151,10 +151,10 @@ class ListsTasks(Protocol):
 
 
 class Subagents(Protocol):
-    """Source of the tools that give tasks to subagents; `SubagentManager` is one."""
+    """Source of the tools that delegate tasks to subagents, such as `SubagentManager`."""
 
     def tools(self) -> Sequence[Tool]:
-        """Return these tools."""
+        """Return the tools."""
         ...
 
     def for_sessions(self, sessions: Any) -> Background:
@@ -166,7 +166,7 @@ class ProvidesTools(Protocol):
     """Subagents with tools that the agent itself lacks."""
 
     def lent_tools(self) -> Sequence[Tool]:
-        """Return these tools."""
+        """Return the tools."""
         ...
 
 
@@ -203,7 +203,7 @@ def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kit:
-    """Everything a run uses and does not change."""
+    """Everything that a run uses without changing it."""
 
     client: ChatModel
     """The model."""
@@ -286,16 +286,17 @@ class Kit:
 
     @property
     def model(self) -> str:
-        """Name of the model that requests name."""
+        """Name of the model in requests."""
         return str(self.options.get("model") or model_of(self.client))
 
     def priced(self, usage: TokenUsage, served_by: str = "") -> TokenUsage:
-        """Return the usage of one request with its cost, if that is known.
+        """Return the usage of one request with its cost, if the cost is known.
 
-        It is that of the caller's prices, else the server's own, else that of the price list.
+        The cost comes from the caller's prices, else from the server's report, else from the price list.
 
         Args:
-            served_by: Which of several models served the request; their client knows the price list.
+            served_by: Name of the model that served the request, for a client of several models, which
+                applies the price list itself.
         """
         if usage.by_model:
             parts = tuple((name, self.priced(part, name)) for name, part in usage.by_model)
@@ -314,9 +315,9 @@ class Kit:
         return usage if price is None else replace(usage, cost=price.of(usage))
 
     def charge(self, usage: TokenUsage) -> TokenUsage:
-        """Charge a usage to the shared budget, at its own prices if set, and return it with its cost."""
+        """Charge a usage to the shared budget, at the budget's prices if set, and return it with its cost."""
         if usage.cost is None and (self.limits.prices or self.budget is not None):
-            usage = self.priced(usage)  # recorded without its cost
+            usage = self.priced(usage)  # a record without a cost
         if self.budget is not None:
             parts = usage.by_model or ((self.model, usage),)
             prices = [(price_for(self.budget.prices, name), part) for name, part in parts]

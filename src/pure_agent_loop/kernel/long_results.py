@@ -1,8 +1,8 @@
-"""Long tool results: the head and the tail enter the history, the whole text goes to disk.
+"""Long tool results: the head and the tail become part of the history, the whole text is written to disk.
 
-A file is named after its content, so the same output has one file and one name everywhere:
-repetitions stay recognisable, and another process can resume a run. Files in the default folder are
-removed a week after their last write, when a new file is written.
+A file name is derived from the content, so equal output has the same file name in every process: repetitions
+stay recognisable, and another process can resume a run. Files in the default folder are removed a week after
+their last write, when a new file is written.
 """
 
 from __future__ import annotations
@@ -61,11 +61,10 @@ class ResultFolder:
     def keep(self, text: str) -> str:
         """Write a text to the folder.
 
-        Returns:
-            Its id.
+        Returns: The id of the text.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         data = text.encode("utf-8", "replace")
         name = hashlib.sha256(data).hexdigest()[:16]
@@ -168,7 +167,7 @@ class ReadableTools(ToolRegistry):
         return self.inner.register(value)
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of that name, or None."""
+        """Return the tool with the name, or None."""
         return self._find(name) or (self.reader if name == READ_RESULT else None)
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:

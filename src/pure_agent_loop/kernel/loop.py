@@ -1,4 +1,4 @@
-"""The loop of a run: its steps in order, its failure and its end."""
+"""The loop of a run: the order of its steps, and how it fails and ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     Raises:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
-    with use_messages(kit.prompts), logging_without(kit.redactor):  # for tools and permission functions too
+    with use_messages(kit.prompts), logging_without(kit.redactor):  # also for tools and permission functions
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
         state.deadline, kit = checker.deadline, bind_kit(state, kit)
         try:
@@ -113,7 +113,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
         await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
     tokens = state.ledger.tokens
     await kit.compactor.compact(state)
-    # A summary was written, or another run may have used the budget meanwhile.
+    # The compactor may have used tokens for a summary, and other runs may have used the shared budget.
     if state.ledger.tokens != tokens or kit.budget is not None:
         spent = checker.passed_by(TokenUsage.zero(), kit.model)
         if spent:
@@ -121,7 +121,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
 
 
 def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: LimitResult) -> tuple[str, bool]:
-    """Return why the next answer must be the last one, if so, and whether it fits the limits."""
+    """Return the reason for a last answer, or an empty string, and whether the answer fits the limits."""
     reason = state.must_close or (verdict.reason if verdict.action == "stop" else "")
     if not checker.counts:
         return reason, True
@@ -130,7 +130,7 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
     full = checker.passed_by(needed, model)
     if full:
         return reason or full, False
-    if not reason and state.transition_reason == "tool_results":  # the last one within the limits
+    if not reason and state.transition_reason == "tool_results":  # the last answer fits within the limits
         reason = checker.passed_by(needed + needed, model)
     return reason, True
 
@@ -150,7 +150,7 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
 
 
 async def _end(state: QueryState, kit: Kit) -> None:
-    """End the run: every call gets a result, unless the run is suspended for one of them."""
+    """End the run: every call gets a result, unless the run is suspended and waits for one."""
     await end_background(state, kit)
     if state.stop_reason in WAITING:
         state.held += kit.journal.take(kit.inbox, at_end=True)
@@ -160,7 +160,7 @@ async def _end(state: QueryState, kit: Kit) -> None:
     try:
         kit.journal.checkpoint(state)
     except PureAgentLoopError as error:  # earlier records remain valid; the run has ended
-        if state.failure is None:  # otherwise it was emitted already
+        if state.failure is None:  # otherwise the event was already emitted
             message = f"{type(error).__name__}: {safe_str(error)}"
             await kit.emit(Event.error(state.step, message, fatal=False, kind="unknown"))
     history = state.history(kit.prompts.tool_waiting)

@@ -38,9 +38,13 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import error_text, safe_str
 
-_DAY = 86_400  # seconds; days of UTC begin at multiples of it
-SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000  # of the window, or of an unknown one: a long request
-FULL_SHARE, CUT_SHARE = 0.8, 0.5  # of the window that is full, and of the estimate that a cut request counts
+_DAY = 86_400  # seconds; UTC days begin at multiples of this
+# A rejected request is taken as too long above this share of the window, or above these tokens if the window
+# is unknown.
+SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000
+# A request was truncated if its estimate exceeds FULL_SHARE of the window and the server counted less than
+# CUT_SHARE of the estimate.
+FULL_SHARE, CUT_SHARE = 0.8, 0.5
 SILENT = "silent_truncation"
 
 
@@ -50,7 +54,7 @@ SILENT = "silent_truncation"
 async def respond(step: Step) -> LLMResponse:
     """Request the next answer and add it to the state.
 
-    A request that is refused as too long is shortened and sent again, once.
+    A request that the server rejects as too long is shortened and sent once more.
 
     Raises:
         LLMError: The request failed. A partial answer is kept only if the run was cancelled.
@@ -96,7 +100,7 @@ def _count_calls(step: Step) -> None:
 
 
 class Attempts(ABC):
-    """Attempts to get a response. The usage of a failed one counts at once, for limits and budgets."""
+    """Attempts to get a response. The usage of a failed attempt counts at once toward limits and budgets."""
 
     def __init__(self, request: Request, step: Step) -> None:
         self.request, self.step = request, step
@@ -123,11 +127,11 @@ class Attempts(ABC):
         """Show a piece of the response."""
 
     async def finish(self, response: LLMResponse) -> LLMResponse:
-        """Return a whole response as the step gets it."""
+        """Return the whole response in the form that the step uses."""
         return response
 
     async def change_model(self, delta: Delta) -> None:
-        """Count the part of a model that failed, before another model is asked.
+        """Count the usage of a model that failed during its response, before another model continues.
 
         Raises:
             LimitExceededError: Another request would exceed a limit.
@@ -138,7 +142,7 @@ class Attempts(ABC):
             self.check_limits(None)
 
     async def discard(self) -> bool:
-        """Forget the failed attempt; return whether a piece of it was shown."""
+        """Discard the failed attempt; return True if a piece of it was shown."""
         return False
 
     async def run(self) -> LLMResponse:
@@ -179,7 +183,7 @@ class Attempts(ABC):
         """Send the request once and read its answer, showing each piece.
 
         Raises:
-            LLMError: The answer was incomplete, or the model was silent for too long.
+            LLMError: The answer was incomplete, or the model sent nothing for too long.
         """
         kit, request = self.kit, self.request
         self.assembler = assembler = Assembler(splits_thinking=getattr(kit.client, "thinks_in_text", True))
@@ -201,7 +205,7 @@ class Attempts(ABC):
                         if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
                             silence.deadline = 0.0  # a slow reader is not a silent server
                             await self.show(seen)
-                        begun = assembler.has_begun  # a notice or a change of model does not begin a response
+                        begun = assembler.has_begun  # a notice or a change of model is not part of a response
                         patience = kit.timeouts.idle if begun else kit.timeouts.first_byte
                         silence.after(patience)
                 finally:
@@ -217,7 +221,7 @@ class Attempts(ABC):
             self.break_off(error)
             raise
         usage = kit.priced(self._usage_of(response))
-        if usage is not response.usage:  # recorded with its cost: prices change
+        if usage is not response.usage:  # record the cost, because prices change
             response = replace(response, usage=usage)
         if assembler.has_extra:
             origin = response.served[-1].origin if response.served else origin_of(kit.client)
@@ -225,12 +229,12 @@ class Attempts(ABC):
         return await self.finish(response)
 
     def _usage_of(self, response: LLMResponse) -> TokenUsage:
-        """Return the usage of a response with the model that served it, estimated if it came without."""
+        """Return the usage of a response, with the model that served it; estimated if none was reported."""
         usage = response.usage or self.estimate(response)
         return usage.of_model(response.served[-1].model) if response.served else usage
 
     def break_off(self, error: BaseException) -> None:
-        """Count the usage of the newest attempt, which failed; none if the server did no work."""
+        """Count the usage of the newest attempt, which failed; zero if the server did no work."""
         assembler, self.assembler = self.assembler, None
         failure = error if isinstance(error, LLMError) else None
         if assembler is not None and not assembler.is_settled:
@@ -259,11 +263,11 @@ class Attempts(ABC):
         """Reject another attempt that exceeds the limits.
 
         Raises:
-            LimitExceededError: It names the limit.
+            LimitExceededError: A limit is exceeded; the message names it.
         """
         state, kit = self.state, self.kit
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
-        first = not state.ledger.tokens  # which is always sent
+        first = not state.ledger.tokens  # the first attempt is always sent
         usage = TokenUsage.zero() if first else kit.priced(self.next_usage())
         exceeded = checker.exceeded_by(usage, kit.model)
         if exceeded is not None:
@@ -271,10 +275,10 @@ class Attempts(ABC):
             raise exceeded from error
 
     async def check_day(self) -> None:
-        """Reject a request of a day whose limit of money is reached.
+        """Reject a request if the cost limit of the day is reached.
 
         Raises:
-            LimitExceededError: It names the limit, and when the next day begins.
+            LimitExceededError: The limit is reached; the message names it and the begin of the next day.
         """
         kit, journal = self.kit, as_protocol(self.kit.journal, DailyCosts)
         if journal is None:
@@ -293,7 +297,7 @@ class Attempts(ABC):
 
 
 class ModelCall(Attempts):
-    """The request of a step: shows its response, and adds it to the state."""
+    """The request of a step: emits its response as it arrives, and adds it to the state."""
 
     def __init__(self, step: Step) -> None:
         super().__init__(build_request(step.state, step.kit), step)
@@ -306,7 +310,7 @@ class ModelCall(Attempts):
         self._begin_response()
 
     def _begin_response(self) -> None:
-        """Begin to redact a response, and to read it as a typed answer."""
+        """Prepare to redact the next response, and to read it as a typed answer."""
         redactor, output = self.kit.redactor, self.kit.output
         if redactor is not None and not redactor.is_empty:
             self._redactor = ResponseRedactor(redactor)
@@ -332,7 +336,7 @@ class ModelCall(Attempts):
         return usage_of(guess(self.state, None), response)
 
     async def answer(self, key: str) -> LLMResponse:
-        """Return the response, or the one that the journal has under `key`.
+        """Return the response, or the one that the journal has recorded under `key`.
 
         Raises:
             LLMError: The request failed.
@@ -370,21 +374,21 @@ class ModelCall(Attempts):
         return self._redactor.redact(response)
 
     async def discard(self) -> bool:
-        """Forget the failed attempt; return whether a piece of it was shown."""
+        """Discard the failed attempt; return True if a piece of it was shown."""
         shown, self.shown = self.shown, False
         self._begin_response()
         await self.parts.end("error")
         return shown
 
     async def change_model(self, delta: Delta) -> None:
-        """Count the part of a model that failed, and take back what was shown of text that does not stay."""
+        """Count the usage of a model that failed, and discard the shown text that is not kept."""
         await super().change_model(delta)
         if delta.served is None:
             return
         if not delta.served.start and await self.discard():
             await self.kit.emit(Event.retry(self.step.number, 1, 0.0, delta.notice, discard=True))
         elif self._partial is not None and self.kit.output is not None and self.assembler is not None:
-            self._partial = self.kit.output.partial()  # calls of the failed model do not stay
+            self._partial = self.kit.output.partial()  # calls of the failed model are dropped
             if self._partial is not None:
                 self._partial.feed(Delta(self.assembler.partial().content or ""))
 
@@ -429,7 +433,7 @@ class ModelCall(Attempts):
             usage = usage.with_missed(state.context.prompt)
         state.step_usage = usage
         for call in response.tool_calls:
-            if "<" in call.name or "." in call.name or "[" in call.name:  # unusual in a name
+            if "<" in call.name or "." in call.name or "[" in call.name:  # unusual characters in a name
                 response = _with_meant_names(response, kit)
                 break
         if response.spent is not None:
@@ -455,7 +459,7 @@ class ModelCall(Attempts):
             await compact_now(kit.compactor, state)
         if sum(map(estimate_message, state.messages)) >= before:
             raise overflow from error.__cause__
-        state.answers += 1  # the next attempt names its parts differently
+        state.answers += 1  # the parts of the next attempt get other ids
         await kit.emit(Event.retry(self.step.number, 1, 0.0, safe_str(overflow), self.shown))
 
     def _as_overflow(self, error: LLMError) -> LLMError | None:
@@ -479,7 +483,7 @@ class ModelCall(Attempts):
         return LLMError(problem, error.original_error, kind="context_overflow", status=error.status)
 
     async def _note_cut(self, response: LLMResponse, counted: int, estimate: int) -> None:
-        """Send a notice, once per run, if a low count of tokens means that the server cut the request."""
+        """Send a notice, once per run, if a low token count shows that the server truncated the request."""
         tracking, window = self.state.auto_compact_tracking, window_in_step(self.state, self.kit)
         is_full = window is not None and estimate > FULL_SHARE * window
         if not is_full or SILENT in tracking or not is_of_one_request(response):

@@ -22,7 +22,7 @@ ChangeKind = Literal["created", "modified", "deleted"]
 
 @dataclass(slots=True)
 class CallRecord:
-    """A call with its ruling, and at its end the exit code of its command."""
+    """A call with its ruling and, once it has ended, the exit code of its command."""
 
     tool: str
     """The tool."""
@@ -47,7 +47,7 @@ class CallRecord:
 
 
 class Auditor(Protocol):
-    """Records every call. Both methods are called from the run's event loop and must be quick.
+    """Audit log: records every call. Both methods are called from the run's event loop and must be quick.
 
     A returned sentence becomes a notice of the run.
     """
@@ -62,7 +62,7 @@ class Auditor(Protocol):
 
 
 def audited(effect: Effect, audit: Auditor, call: CallRecord, clock: Clock, notify: Notify) -> Effect:
-    """Record a call in the audit log before and after it. If the first fails, the call is not made."""
+    """Record a call in the audit log before and after it. If the first record fails, the call is not made."""
 
     async def run() -> ToolOutcome:
         await _notify(audit.begin(call), notify)
@@ -70,7 +70,7 @@ def audited(effect: Effect, audit: Auditor, call: CallRecord, clock: Clock, noti
         try:
             outcome = await effect()
         except BaseException:
-            with suppress(PureAgentLoopError):  # the call's own error matters more
+            with suppress(PureAgentLoopError):  # raise the call's error instead of the audit error
                 audit.end(call, "", "stopped", clock.monotonic() - started)
             raise
         try:
@@ -100,13 +100,13 @@ async def _notify(notice: str | None, notify: Notify) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A step's change to one file of the workspace.
+    """Change that a step made to one file of the workspace.
 
     Args:
         path: The file, relative to the workspace, with slashes.
         kind: ``created``, ``modified`` or ``deleted``.
-        diff: A unified diff; empty for a file that is not text, cut if it is very long.
-        is_binary: True if it is not text.
+        diff: A unified diff, truncated if it is very long; empty for a file that is not text.
+        is_binary: True if the file is not text.
     """
 
     path: str
@@ -117,13 +117,13 @@ class FileChange:
     is_binary: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class StepChanges:
-    """A step's changes to the workspace.
+    """Changes that a step made to the workspace.
 
     Args:
         notice: Notice for people about files that could not be read.
@@ -134,13 +134,13 @@ class StepChanges:
 
 
 class Snapshots(Protocol):
-    """Records a step's changes to a workspace, and can undo them."""
+    """Records the changes of each step to a workspace, and can undo them."""
 
     async def before(self, session_id: str, step: int) -> None:
         """Record the workspace before tools that may change it.
 
         Raises:
-            PureAgentLoopError: The state cannot be kept. The step continues with a notice.
+            PureAgentLoopError: The workspace cannot be recorded. The step continues with a notice.
         """
         ...
 
@@ -154,7 +154,7 @@ class Snapshots(Protocol):
 
 
 async def take_snapshot(snapshots: Snapshots, session_id: str, step: int, notify: Notify) -> None:
-    """Keep the content of the workspace before the calls of a step."""
+    """Record the content of the workspace before the calls of a step."""
     try:
         await snapshots.before(session_id, step)
     except PureAgentLoopError as error:
@@ -164,7 +164,7 @@ async def take_snapshot(snapshots: Snapshots, session_id: str, step: int, notify
 async def emit_file_changes(
     snapshots: Snapshots, session_id: str, step: int, emit: Emit, notify: Notify
 ) -> None:
-    """Send what the calls of a step changed in the workspace."""
+    """Emit the changes that the calls of a step made to the workspace."""
     try:
         changes = await snapshots.after(session_id, step)
     except PureAgentLoopError as error:

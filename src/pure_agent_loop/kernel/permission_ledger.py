@@ -22,8 +22,8 @@ class PermissionLedger:
 
     Args:
         rulings: Rulings on the pending calls, by call id.
-        denied: Calls that were refused, with the reason: they are not asked about again.
-        always_allowed: Tools, rules and equal calls that a person allowed for the whole run.
+        denied: Denied calls with their reasons; no further question is asked about them.
+        always_allowed: Tools, rules and individual calls that a person allowed for the whole run.
         denied_rounds: Number of rounds in a row without an allowed call.
     """
 
@@ -61,7 +61,7 @@ class PermissionLedger:
         return ruling is not None and ruling.kind == NO_CALLS_LEFT
 
     def count_round(self, calls: Sequence[ToolCall]) -> None:
-        """Record whether any of these calls was allowed; see `denied_rounds`."""
+        """Update `denied_rounds` after a round: whether any of these calls was allowed."""
         allowed, refused = False, False
         for call in calls:
             ruling = self.rulings[call.id]
@@ -79,7 +79,7 @@ class PermissionLedger:
             self.rulings[call.id] = Ruling("deny", call.arguments, NO_CALLS_LEFT, message)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return {
             "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
             "denied": dict(self.denied),
@@ -89,23 +89,23 @@ class PermissionLedger:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PermissionLedger:
-        """Load the form of :meth:`to_dict`."""
+        """Build a ledger from the form of :meth:`to_dict`."""
         rulings = {call_id: Ruling.from_dict(ruling) for call_id, ruling in data["rulings"].items()}
         return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
 
 
 def has_call(allowed: Sequence[str], tool: str, args: Mapping[str, object]) -> bool:
-    """Return True if a list of `further_allowed` has the tool of a call, or an equal call."""
+    """Return True if a list from `further_allowed` contains the call's tool, or an equal call."""
     return bool(allowed) and (tool in allowed or call_key(tool, args) in allowed)
 
 
 def rules_among(allowed: Sequence[str]) -> PermissionRules:
-    """Return the rules of a list of `further_allowed`."""
+    """Return the rules in a list from `further_allowed`."""
     return PermissionRules(allow=[rule for rule in allowed if rule.endswith(")")], shared=True)
 
 
 def further_allowed(permission: Permission, tool: str, args: Mapping[str, object]) -> list[str]:
-    """Return the tool, rules or equal call that an answer about one call also allows."""
+    """Return what an answer about one call also allows: its tool, some rules, or equal calls."""
     if permission.always:
         return [tool]
     return (wider_rules(tool, args) or [call_key(tool, args)]) if permission.similar else []

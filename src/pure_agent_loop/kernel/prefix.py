@@ -1,7 +1,8 @@
-"""Prompt prefix: where a request first differs from the previous one, and who changed it.
+"""Prompt prefix: where a request first differs from the previous one, and which code changed it.
 
 A server reads a prompt from its cache up to the first difference, in the order tools, system prompt,
-messages. A writer that changes sent bytes puts its name into `QueryState.rewritten`: nothing is guessed.
+messages. Code that changes what was already sent puts its name into `QueryState.rewritten`, so no guess is
+needed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pure_agent_loop.support.language import TranslatedText, notice
 
 DEBUG_VARIABLE = "PAL_DEBUG"
 PARTS = ("model", "tools", "system", "messages")  # in the order of the cache
-PROGRAM, CLIENT = "program", "client"  # writers that do not name themselves
+PROGRAM, CLIENT = "program", "client"  # writers that are not named in `QueryState.rewritten`
 WRITERS = ("system_function", "toolsets", "read_result", "compaction", "handoff", CLIENT)
 CONTEXT = 40  # characters shown before and after a difference
 _SYSTEM = ("system", "instructions", "systemInstruction")
@@ -28,7 +29,7 @@ _MESSAGES = ("messages", "input", "contents")
 
 @dataclass(frozen=True, slots=True)
 class PrefixChange:
-    """The first difference between a request and the previous one.
+    """First difference between a request and the previous one.
 
     Args:
         part: One of `PARTS`.
@@ -37,9 +38,10 @@ class PrefixChange:
         kept: Characters of the previous request before the difference.
         total: Characters of the previous request.
         before: Excerpt of the previous request, from shortly before the difference; empty if it had ended.
-        after: The same of this request.
-        writer: Writer of the change: a key of `QueryState.rewritten`'s values, ``program`` for the caller's
-            own messages, prompt or tools, ``client`` for the client's tool mode or what it learned.
+        after: Excerpt of this request at the same position.
+        writer: Code that made the change: a name in `QueryState.rewritten`, ``program`` for the caller's
+            messages, prompt or tools, ``client`` for the client's tool mode or what the client has learned
+            about the server.
     """
 
     part: str
@@ -58,7 +60,7 @@ class PrefixChange:
     def words(self) -> TranslatedText:
         """Return the change as a sentence for people."""
         writer, _, rung = self.writer.partition(":")
-        writer = writer if writer in WRITERS else PROGRAM  # a record of another version may hold others
+        writer = writer if writer in WRITERS else PROGRAM  # a record of another version may have others
         return notice(
             "library.prefix_changed",
             place=f"{self.part}[{self.index}]",
@@ -97,7 +99,7 @@ def first_change(
 
     Args:
         before: The previous request, from `entries_of`.
-        writers: Writers of changes since, by part; `PROGRAM` for others.
+        writers: Writers of changes since the previous request, by part; `PROGRAM` for other changes.
         redact: Removes secrets from a text before an excerpt of it is taken.
     """
     kept, total = 0, sum(len(text) for part in before.values() for text in part)
@@ -156,12 +158,12 @@ class PrefixWatch:
 
         Args:
             request: A `kernel.request.Request`.
-            writers: See `first_change`. What none of them changed, the client has.
+            writers: See `first_change`. Any other change is the client's.
         """
         given = entries_of({"messages": request[0], "tools": request[1]})
         showing, body = as_protocol(client, ShowsRequest), None
         if showing is not None:
-            with suppress(Exception):  # the request itself fails in the same way, and is reported
+            with suppress(Exception):  # sending the request will fail in the same way and report the error
                 body = showing.request_body(*request, stream=True)
         sent = {**given, "model": [model_of(client)]} if body is None else entries_of(body)
         before, self._given = self._given, given

@@ -23,7 +23,7 @@ class ResponseRedactor:
         self._calls: dict[int | None, StreamRedactor] = {}
 
     def feed(self, delta: Delta) -> Delta:
-        """Return the part of a piece that certainly holds no secret; the rest is kept back."""
+        """Return the part of a piece that certainly holds no secret; the rest is buffered."""
         text = self._text.feed(delta.text) if delta.text else delta.text
         reasoning = self._reasoning.feed(delta.reasoning) if delta.reasoning else delta.reasoning
         calls = tuple(map(self._call, delta.tool_calls)) if delta.tool_calls else ()
@@ -32,7 +32,7 @@ class ResponseRedactor:
         return delta._replace(text=text, reasoning=reasoning, tool_calls=calls)
 
     def flush(self) -> Delta:
-        """Return the held-back end of the response."""
+        """Return the buffered end of the response."""
         calls = ((index, stream.flush()) for index, stream in self._calls.items())
         parts = tuple(ToolCallDelta(index=index, arguments=rest) for index, rest in calls if rest)
         return Delta(text=self._text.flush(), reasoning=self._reasoning.flush(), tool_calls=parts)
@@ -55,7 +55,7 @@ class ResponseRedactor:
 
 
 def _redacted_event(event: AnyEvent, redactor: Redactor) -> AnyEvent:
-    """Redact an event; the value of a tool is an object of the program and stays."""
+    """Redact an event, except the tool's return value, which is an object of the program."""
     value = event.data.get("value") if event.type is EventType.OBSERVATION else None
     plain = event.data if value is None else {k: v for k, v in event.data.items() if k != "value"}
     data = redactor.redact_value(plain)
@@ -70,7 +70,7 @@ def redacting_emit(emit: Emit, redactor: Redactor | None) -> Emit:
         return emit
 
     async def redact_event(event: AnyEvent) -> None:
-        if event.type not in _PIECES:  # redacted as streams before
+        if event.type not in _PIECES:  # these were redacted as streams
             event = _redacted_event(event, redactor)
         await emit(event)
 
@@ -78,7 +78,7 @@ def redacting_emit(emit: Emit, redactor: Redactor | None) -> Emit:
 
 
 def redacted_outcome(outcome: ToolOutcome, redactor: Redactor | None) -> ToolOutcome:
-    """Return the outcome of a call without secrets; media with a secret are left out."""
+    """Return the outcome of a call without secrets; media that contain a secret are omitted."""
     if redactor is None:
         return outcome
     text, parts, removed = redactor.redact(outcome.text), outcome.parts, False

@@ -1,4 +1,4 @@
-"""Build a request from a state: the one place where messages take their wire form."""
+"""Build a request from a state: the only code that converts messages to wire form."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import model_text
 
 _ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
-_OF_CALLS = ("tool_choice", "parallel_tool_calls")  # only for requests that allow calls
+_OF_CALLS = ("tool_choice", "parallel_tool_calls")  # these apply only to requests that allow calls
 Tools: TypeAlias = "list[dict[str, Any]] | None"
 SHORT_ANSWER = 100  # tokens
-CHARS_A_TOKEN = 2  # a result may take about half of the window
+CHARS_A_TOKEN = 2  # so that a result fills at most about half of the window
 
 
 class Request(NamedTuple):
@@ -40,13 +40,13 @@ class Request(NamedTuple):
 
 
 def build_request(state: QueryState, kit: Kit) -> Request:
-    """Build the next request. Bytes of earlier messages never change, so that prompt caches hit."""
+    """Build the next request. Bytes of earlier messages never change, so that prompt caches stay valid."""
     takes_all = takes_meta(kit.client)
     messages = as_messages([*state.messages]) if takes_all else to_wire(state.messages, kit.client)
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = kit.options
-    if state.answer.output_raised:  # a call that was cut off would be cut off again
+    if state.answer.output_raised:  # with the same limit, a truncated call would be truncated again
         limits = {name: options[name] for name in TOKEN_LIMITS if isinstance(options.get(name), int)}
         options = {**options, **{name: 2 * limit for name, limit in limits.items()}}
     allowed = may_call(state, kit)
@@ -60,7 +60,7 @@ def build_request(state: QueryState, kit: Kit) -> Request:
 
 
 def is_typed(state: QueryState, kit: Kit) -> bool:
-    """True if the next answer is typed. The last answer after a limit is text: it reports progress."""
+    """Return True if the next answer is typed; the last answer after a limit is a text about the progress."""
     return kit.output is not None and kit.output.response_format is not None and not state.closing
 
 
@@ -71,12 +71,12 @@ def may_call(state: QueryState, kit: Kit) -> bool:
 
 
 def offered_tools(state: QueryState, kit: Kit, *, allowed: bool) -> Tools:
-    """Return the tools of the next request; after the first cut result also the tool that reads the rest.
+    """Return the tools of the next request; after a truncated result also the tool that reads the rest.
 
     Args:
-        allowed: Whether calls are allowed; see `may_call`. If not, tools are still listed if the history has
-            calls: servers reject such a history without tools. For an agent without tools they are made from
-            the names of these calls.
+        allowed: Whether calls are allowed; see `may_call`. If not, the tools are listed only if the history
+            has calls, because servers reject such a history without tools. For an agent without tools,
+            placeholder tools are made from the names of these calls.
     """
     if not allowed:
         calls = [call for message in state.messages for call in calls_of(message)]
@@ -95,12 +95,12 @@ def offered_tools(state: QueryState, kit: Kit, *, allowed: bool) -> Tools:
 
 
 class ContextSize(NamedTuple):
-    """Length of the next request.
+    """Size of the next request.
 
     Args:
         tokens: Estimated or counted tokens.
-        window: Tokens that fit; None if unknown.
-        estimated: False if a server counted all of them.
+        window: Context window in tokens; None if unknown.
+        estimated: False if a server counted all the tokens.
     """
 
     tokens: int
@@ -108,14 +108,14 @@ class ContextSize(NamedTuple):
     estimated: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return {"tokens": self.tokens, "window": self.window, "estimated": self.estimated}
 
 
 def measure(state: QueryState, kit: Kit) -> ContextSize:
     """Return the size of the next request. Sends nothing."""
     context, messages = state.context, state.messages
-    counted = context.tokens and context.messages <= len(messages)  # the system message and the tools, too
+    counted = context.tokens and context.messages <= len(messages)  # includes system message and tools
     tokens, estimated = context.length(messages, 0 if counted else fixed_tokens(state, kit))
     return ContextSize(tokens, window_in_step(state, kit), estimated)
 
@@ -123,13 +123,14 @@ def measure(state: QueryState, kit: Kit) -> ContextSize:
 def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
     """Estimate the tokens of the next request from earlier requests of this run.
 
-    Its prompt is the newest prompt with its response and what came since. Its response has the average length
-    so far, at most `SHORT_ANSWER`: a long response must not prevent the request.
+    The prompt is estimated as the previous prompt, its response and the messages since then. The response is
+    estimated as the average so far, at most `SHORT_ANSWER`, so that one long response does not block further
+    requests.
     """
     answer = state.usage.completion_tokens // (state.ledger.steps or 1)
     answer = answer if answer < SHORT_ANSWER else SHORT_ANSWER
     total, _ = state.context.length(state.messages, fixed_tokens(state, kit))
-    if not state.context.tokens:  # not counted by a server: the estimate covers the request alone
+    if not state.context.tokens:  # without a server's count, the estimate lacks the last response
         total += answer
     usage = TokenUsage(total - answer, answer, total, estimated=True)
     is_paid = kit.limits.max_cost is not None or kit.budget is not None
@@ -137,7 +138,7 @@ def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
 
 
 def guess(state: QueryState, tools: Tools) -> int:
-    """Estimate the tokens of a request with these tools, without counts of a server."""
+    """Estimate the tokens of a request with these tools, without a server's counts."""
     return _fixed(state, tools) + state.context.estimate(state.messages)
 
 
@@ -151,7 +152,7 @@ def _fixed(state: QueryState, tools: Tools) -> int:
     if not tools:
         return system
     known = state.context.tools
-    if known is None or known[0] is not tools:  # the same list object was measured before
+    if known is None or known[0] is not tools:  # this list object was measured before
         text = json.dumps(tools, ensure_ascii=False, default=str)
         state.context.tools = known = (tools, _estimate(text))
     return system + known[1]
@@ -182,7 +183,7 @@ async def find_window(state: QueryState, kit: Kit) -> None:
 
 
 def result_chars(state: QueryState, kit: Kit) -> int:
-    """Return the greatest length of one result. It must not fill a small window."""
+    """Return the maximum length of one result in characters. A result must not fill a small window."""
     window = window_in_step(state, kit)
     max_chars = kit.results.max_chars
     return max_chars if window is None else min(max_chars, CHARS_A_TOKEN * window)

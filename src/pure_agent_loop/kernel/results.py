@@ -1,4 +1,4 @@
-"""Finish a call: its outcome passes the stages in order, then state, part and event keep it.
+"""Finish a call: its outcome passes the stages in order, then goes into the state, the part and the event.
 
 `redacted_outcome` comes before the stages, inside the effect, so that no record holds a secret.
 """
@@ -28,18 +28,19 @@ from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, shorten
 
 MARK_CHARS = 16
-MAX_ARGS_CHARS = 2_000  # characters of changed arguments in a result
+MAX_ARGS_CHARS = 2_000  # maximum characters of changed arguments in a note
 
 Stage = Callable[[Step, ToolCallRun, ToolOutcome], Awaitable[ToolOutcome]]
 
 
 async def finish(step: Step, call: ToolCallRun, outcome: ToolOutcome, seconds: float) -> None:
-    """Pass the outcome of a call through the stages and keep the result.
+    """Pass the outcome of a call through the stages and store the result.
 
-    `call.outcome` is set last: a round that is broken off meanwhile must not keep what a hook has not seen.
+    `call.outcome` is set last: a round that is interrupted meanwhile must not keep a result that no hook has
+    checked.
 
     Args:
-        seconds: How long the call took.
+        seconds: Duration of the call.
     """
     for stage in STAGES:
         outcome = await stage(step, call, outcome)
@@ -67,7 +68,7 @@ async def after_hooks(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> To
 
 
 async def counted(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
-    """Count retries, found tools, and what the call spent."""
+    """Record retries, found tools, and the usage of the call."""
     step.state.tools.take(call.name, outcome)
     if outcome.spent:
         spend(outcome.spent, step.state, step.kit)
@@ -75,7 +76,7 @@ async def counted(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOu
 
 
 async def warned(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
-    """Write the warning about a repetition, and how often the model may correct its arguments."""
+    """Set the warning about a repetition, and the note on how many corrections are left."""
     call.warning = _repetition_warning(step, call, outcome)
     if outcome.is_retry and call.tool is not None:
         left = call.tool.retries + 1 - step.state.tools.retries[call.name]
@@ -85,13 +86,13 @@ async def warned(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOut
 
 
 async def truncated(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
-    """Cut the text to what fits into the history, and add the warning."""
+    """Truncate the text to the limit of the history, and add the warning."""
     outcome = cut_outcome(step, call, outcome)
     return replace(outcome, text=outcome.text + call.warning) if call.warning else outcome
 
 
 async def noted(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
-    """Write the note about arguments that are not the model's."""
+    """Set the note about arguments that were changed after the model wrote them."""
     if call.is_changed:
         call.note = changed_arguments_note(call.args, step.kit.redactor)
     return outcome
@@ -104,7 +105,7 @@ STAGES: Sequence[Stage] = (after_hooks, counted, warned, truncated, noted)
 
 
 async def keep(step: Step, call: ToolCallRun, outcome: ToolOutcome, seconds: float) -> None:
-    """Move the part of a call to its end, add its result to the state, and send its event."""
+    """End the part of a call, add its result to the state, and emit its event."""
     state = step.state
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
     ended = "error" if outcome.is_error else ended
@@ -134,7 +135,7 @@ async def keep(step: Step, call: ToolCallRun, outcome: ToolOutcome, seconds: flo
 
 
 def _report_failure(step: Step, call: ToolCallRun, error: BaseException) -> None:
-    """Give the exception of a tool to a client that wants it, without secrets: it is part of an event."""
+    """Redact a tool's exception, as events hold it, and report it to a client that tracks failures."""
     if step.kit.redactor is not None:
         step.kit.redactor.clean_error(error)
     if (client := as_protocol(step.kit.client, TracksToolFailures)) is not None:
@@ -149,7 +150,7 @@ def _repetition_warning(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> 
     kit, written = step.kit, call.in_force()
     if outcome.is_error and kit.prompts.tool_interrupted in outcome.text:
         return ""  # the process ended during the call, perhaps several times: not the model's fault
-    if outcome.is_error:  # arguments matter only then
+    if outcome.is_error:  # only errors are compared by their arguments
         written = step.as_recorded(written)
     threshold = kit.limits.doom_loop_threshold
     verdict = note_result(step.state.doom, written, outcome.text, outcome.is_error, threshold)
@@ -160,7 +161,7 @@ def _repetition_warning(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> 
 
 
 def cut_outcome(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
-    """Return the outcome as it fits into the history; the model can read the rest with a tool."""
+    """Return the outcome, truncated for the history; the model can read the rest with a tool."""
     kit, context = step.kit, step.state.context
     limit = kit.results.max_error_chars if outcome.is_error else result_chars(step.state, kit)
     reads_result = call.name == READ_RESULT and READ_RESULT not in kit.tools and not outcome.is_error
@@ -173,10 +174,10 @@ def cut_outcome(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutc
 
 
 def history_text(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> str:
-    """Return a result as the history holds it: in a frame if its tool returns text from outside.
+    """Return a result as the history holds it: in a frame if its tool is marked ``untrusted``.
 
-    Events, records and the audit log have the plain text. The mark of the frame is a hash of the call and
-    the whole text, so no text can contain its own mark and close the frame, and a replay makes the same
+    Events, records and the audit log have the plain text. The mark of the frame is a hash of the call and the
+    whole text, so a text cannot contain the mark that would close its frame, and a replay produces the same
     frame.
     """
     text = outcome.text
@@ -188,10 +189,10 @@ def history_text(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> str:
 
 
 def changed_arguments_note(args: Mapping[str, object], redactor: Redactor | None) -> str:
-    """Return the note added to the result of a call that ran with other arguments than the model's.
+    """Return the note added to the result of a call that ran with other arguments than the model wrote.
 
     Args:
-        args: The arguments it ran with. The history keeps the call as it was written.
+        args: The arguments that the call ran with. The history keeps the call as the model wrote it.
     """
     shown = shorten(json.dumps(args, ensure_ascii=False), MAX_ARGS_CHARS)
     return (

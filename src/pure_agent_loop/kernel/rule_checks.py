@@ -1,4 +1,4 @@
-"""Reject a permission rule that can match no call of the agent's tools: it is a mistake."""
+"""Reject a permission rule that cannot match any call of the agent's tools, because it is a mistake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pure_agent_loop.tool import Tool, ToolRegistry
 
 SHARED = " For rules of several agents, or for later tools, use PermissionRules(..., shared=True)."
 _ANY = frozenset("*?")
-_OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")  # allow more than `properties` lists
+_OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")  # these allow unlisted arguments
 _Schema = Mapping[str, Any]
 _Schemas = Mapping[str, _Schema]
 
@@ -24,11 +24,12 @@ _Schemas = Mapping[str, _Schema]
 def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object, hint: str = SHARED) -> None:
     """Reject a rule that cannot match a tool, or an argument of one.
 
-    A name pattern such as ``read_*`` may match no tool, because it also covers tools that come later. With
+    A name pattern such as ``read_*`` is accepted without a matching tool, because it also covers later tools.
+    With
     toolsets every name is accepted: their tools are listed during a run.
 
     Args:
-        subagents: Manager of its subagents, which may have further tools.
+        subagents: Manager of the agent's subagents, which may have further tools.
 
     Raises:
         ConfigError: A rule cannot match any call; the message names it and the most similar name.
@@ -61,7 +62,7 @@ async def check_listed(rules: PermissionRules, tools: Iterable[Tool], kit: Kit, 
             raise ConfigError(_refusal(rule, problem, SHARED))
         if (
             problem and step == 1 and kit.background is None
-        ):  # with a background it may be for a subagent's tool
+        ):  # with background work, the rule may be for a subagent's tool
             await kit.emit(
                 Event.notice(step, f"The permission rule {rule.text!r} matches nothing yet: {problem}")
             )
@@ -111,9 +112,9 @@ def _values_of(schema: _Schema) -> str:
 
 
 def _can_fit(pattern: str, schema: object, name: str) -> bool:
-    """True if a value that the schema allows could match the pattern; True if that is unknown."""
+    """Return True if a value that the schema allows could match the pattern, or if that is unknown."""
     if name == "path" and pattern[-1:] == "/" and pattern[-2:-1] not in ("", *_ANY):
-        return False  # it names the files in a folder, but a path does not end with a slash
+        return False  # meant for the files in a folder, but a path does not end with a slash
     if not isinstance(schema, Mapping) or any(key in schema for key in ("$ref", "allOf")):
         return True
     choices = schema.get("anyOf") or schema.get("oneOf")
@@ -127,7 +128,7 @@ def _can_fit(pattern: str, schema: object, name: str) -> bool:
 
 
 def _fits_kind(pattern: str, kind: str) -> bool:
-    """True if the text of a value of a JSON type could match the pattern."""
+    """Return True if the text of a value of this JSON type could match the pattern."""
     if kind in ("boolean", "null"):
         return any(fits(pattern, value) for value in ((True, False) if kind == "boolean" else (None,)))
     if kind in ("array", "object"):
@@ -144,14 +145,14 @@ def _fits_kind(pattern: str, kind: str) -> bool:
 
 
 def _arguments(schema: _Schema) -> list[str] | None:
-    """Return the names of a tool's arguments; None if it may take others."""
+    """Return the names of a tool's arguments; None if further arguments are allowed."""
     names = schema.get("properties")
     is_open = schema.get("additionalProperties") or any(key in schema for key in _OPEN)
     return None if is_open or not isinstance(names, Mapping) else list(names)
 
 
 def _suggestion(word: str, words: list[str]) -> str:
-    import difflib  # needed for errors only
+    import difflib  # loaded only for an error
 
     lower = {name.lower(): name for name in words}
     near = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)

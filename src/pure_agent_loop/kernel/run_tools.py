@@ -28,7 +28,7 @@ _DEFAULTS = {
     "timeout": None,
     "retries": 2,
 }
-_OPEN: dict[tuple[int, int], _Keeper] = {}  # by toolset and event loop
+_OPEN: dict[tuple[int, int], _Keeper] = {}  # key: ids of the toolset and the event loop
 
 
 def flags_of(tool: Tool) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class RunTools(ToolRegistry):
         self.given, self.toolsets = given, given.toolsets
         self._prompts = prompts
         self._in_step: Sequence[Tool] = ()
-        self.is_listed_anew = False  # by the toolsets, as opposed to tools registered by the program
+        self.is_listed_anew = False  # True if the toolsets, not the program, changed the list
         self._recorded: list[dict[str, Any]] | None = None
         self._held: dict[int, _Keeper] = {}
         self._notices: dict[str, bool] = {}  # notices in order, True if emitted
@@ -77,7 +77,7 @@ class RunTools(ToolRegistry):
         tools = await self._listed(replace(context, enter=self.enter, tell=self._note), journal)
         given = list(self.given)
         self.is_listed_anew = list(tools) != list(self._in_step)
-        if list(self._tools.values()) == [*given, *tools]:  # the same objects
+        if list(self._tools.values()) == [*given, *tools]:  # the same tool objects
             return False
         self._tools.clear()  # the dict is shared
         self._tools.update((tool.name, tool) for tool in [*given, *tools])
@@ -87,7 +87,7 @@ class RunTools(ToolRegistry):
 
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         number = 0
-        while journal.recorded(key := f"{context.step}:tools:{number}"):  # by a killed process
+        while journal.recorded(key := f"{context.step}:tools:{number}"):  # by a process that was killed
             await journal.effect(key, partial(as_effect, []))
             number += 1
         tools = self._usable(
@@ -104,7 +104,7 @@ class RunTools(ToolRegistry):
         return ForeignTool(entry) if tool.name not in self.given else entry
 
     def _usable(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """Return tools with a unique name and a schema; add a notice for each other."""
+        """Return the tools with a unique name and a schema; add a notice about each of the others."""
         usable, names = list[Tool](), {tool.name for tool in self.given}
         for tool in tools:
             if tool.name in names:
@@ -161,7 +161,7 @@ async def _listed_by(toolset: Toolset, context: StepContext) -> Sequence[Tool]:
 
 
 def _keeper_of(toolset: Toolset) -> _Keeper:
-    key = id(toolset), id(asyncio.get_running_loop())  # unique: a keeper keeps both objects alive
+    key = id(toolset), id(asyncio.get_running_loop())  # unique ids, because a keeper keeps both objects alive
     keeper = _OPEN.get(key)
     if keeper is None or keeper.is_over:
         keeper = _OPEN[key] = _Keeper(toolset, key, keeper)
@@ -173,7 +173,7 @@ class _Keeper:
     """Holds a toolset open in a separate task, as some must be exited in the task that entered them.
 
     Args:
-        key: Its key in `_OPEN`.
+        key: Key of this keeper in `_OPEN`.
         before: A previous keeper that is still closing the toolset.
     """
 

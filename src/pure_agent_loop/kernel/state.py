@@ -1,11 +1,12 @@
-"""State of a run: the only thing that changes during it.
+"""State of a run: the only data that changes during the run.
 
 1.  Only the methods here append to `messages`; earlier messages change only through `replace_messages`.
 2.  A response with calls puts them into `pending` until each has its one result. Then the results are
-    appended in call order. So `messages` never holds a call without its result, except between those
-    two moments; `close` ends them early.
-3.  Call ids are unique in the whole history; a duplicate id of a server is renamed on entry.
-4.  `stop_reason` is set once; only `go_on` and `resume` clear it. After it only `close` appends.
+    appended in call order. So `messages` holds a call without its result only between these two moments;
+    `close` adds missing results early.
+3.  Call ids are unique in the whole history; a duplicate id from a server is replaced when the response is
+    added.
+4.  `stop_reason` is set once; only `go_on` and `resume` clear it. After that, only `close` appends messages.
 5.  Everything here is plain data: ``from_dict(to_dict())`` is equal to the original.
 """
 
@@ -43,13 +44,13 @@ from pure_agent_loop.support.typed import mistyped
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 else:
-    HistoryMessage = Message  # a saved state is checked by its annotations: any dict
+    HistoryMessage = Message  # any dict: a saved state is checked by its annotations
 
 # -- final answer in progress: cut off and continued, empty and requested again, or complete -------------
 
 MAX_CONTINUATIONS = 3
-ONCE_MORE = ("continue_answer", "empty_answer")  # prompts that ask the model to continue
-_LATER = ("corrections", "tools", "own_prompt")  # older states lack these
+ONCE_MORE = ("continue_answer", "empty_answer")  # names of the prompts that ask the model to continue
+_LATER = ("corrections", "tools", "own_prompt")  # fields that older states lack
 _LEDGERS: dict[str, Any] = {"ledger": LimitLedger, "doom": DoomLedger, "context": ContextLedger}
 
 
@@ -58,7 +59,7 @@ class AnswerDraft:
     """An answer in progress.
 
     Args:
-        pieces: Its text; several pieces if it was cut off and continued.
+        pieces: The text; several pieces if the answer was cut off and continued.
         note: Sentence added to the answer that names the limit that ended the run.
         asked_again: True once an empty answer was requested again.
         output_raised: True once the output limit cut off a call or the whole answer; the caller's limit is
@@ -73,7 +74,7 @@ class AnswerDraft:
 
     @property
     def content(self) -> str:
-        """Text as a user reads it, followed by the note."""
+        """Text of the answer for the user, followed by the note."""
         text = "".join(self.pieces)
         return f"{text}\n\n{self.note}" if text and self.note else text or self.note
 
@@ -109,7 +110,7 @@ class AnswerDraft:
         return "continue_answer"
 
     def _after_empty(self) -> str:
-        if self.pieces:  # cut off, and the continuation is empty
+        if self.pieces:  # the answer was cut off, and its continuation is empty
             return "output_limit"
         if self.asked_again:
             raise LLMError("The model returned an empty answer twice.", kind="incomplete")
@@ -121,7 +122,7 @@ class AnswerDraft:
         self.pieces, self.continued, self.asked_again = [], 0, False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form, as part of the state's."""
+        """Return the plain JSON form, a part of the state's form."""
         return {
             "answer": list(self.pieces),
             "note": self.note,
@@ -236,7 +237,7 @@ class QueryState:
 
     @property
     def content(self) -> str:
-        """Answer as a user reads it, followed by its note."""
+        """Answer for the user, followed by its note."""
         return self.answer.content
 
     @property
@@ -281,7 +282,7 @@ class QueryState:
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
 
     def end_unanswered(self, reason: str, prompts: Prompts, why: str = "") -> None:
-        """End because of a hard limit that leaves no room for a last response; `why` says more than it."""
+        """End because of a hard limit that leaves no room for a last response; `why` has further details."""
         self.answer.note = prompts.final_note.format(why=why or prompts.stopped.get(reason, reason))
         self.must_close, self.awaiting = "", False
         self.stop(reason)
@@ -291,18 +292,18 @@ class QueryState:
 
         Args:
             response: The response.
-            usage: Its tokens, and their cost.
-            tools_offered: False if no tools were offered; what looks like a call is dropped.
+            usage: Tokens of the request, with their cost.
+            tools_offered: False if no tools were offered; any calls are then dropped.
         """
         self.awaiting, self.rewritten = False, {}
-        self.window = self.window or 0  # the client may have learned it with the response
+        self.window = self.window or 0  # the client may have learned the window from the response
         self.count(usage)
         calls = []
         for call in response.tool_calls if tools_offered and not self.closing else ():
             call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
             calls.append(call if call_id == call.id else replace(call, id=call_id))
         if calls != response.tool_calls:
-            extra = response.extra if calls else None  # it belongs to the calls
+            extra = response.extra if calls else None  # the text belongs to the calls
             rest = (response.usage, response.raw, response.reasoning_content, response.finish_reason)
             response = LLMResponse(response.content, calls, *rest, extra, response.origin)
         if response.content or response.tool_calls:
@@ -315,7 +316,7 @@ class QueryState:
         """Add the tokens and the cost of a request.
 
         Args:
-            usage: Its tokens, and their cost.
+            usage: Tokens of the request, with their cost.
             known_cost: Known part of the cost; None for the cost of `usage`.
         """
         self.usage += usage
@@ -326,7 +327,8 @@ class QueryState:
         """Replace `messages` by a shorter history: the only way to change earlier messages.
 
         Raises:
-            HistoryError: It has a call without its result, or the reverse; nothing is changed.
+            HistoryError: The history has a call without a result, or a result without a call; nothing is
+                changed.
         """
         check_pairs(messages)
         self.messages = list(messages)
@@ -345,7 +347,7 @@ class QueryState:
     def add_result(
         self, call_id: str, text: str, parts: list[dict[str, Any]] | None = None, *, failed: bool = False
     ) -> None:
-        """Add the result of a pending call. The last one appends all of them, followed by their media."""
+        """Add the result of a pending call. The last one appends all results, followed by their media."""
         self.results[call_id] = text
         if failed:
             self.failed.append(call_id)
@@ -364,7 +366,7 @@ class QueryState:
             self.transition_reason = "tool_results"
 
     def drop_calls(self) -> None:
-        """Clear the pending calls and all that belongs to them."""
+        """Clear the pending calls and everything that belongs to them."""
         self.pending, self.results, self.media, self.failed = [], {}, {}, []
         self.permissions.rulings, self.tools.outside = {}, {}
 
@@ -372,7 +374,7 @@ class QueryState:
         """Answer one of the `questions`. Once all are answered the run can resume.
 
         Args:
-            call_id: Call of the question.
+            call_id: Id of the call that the question is about.
             verdict: ``allow``, ``deny``, or a `Permission` with more detail.
 
         Raises:
@@ -384,15 +386,15 @@ class QueryState:
         self.rule(call, as_answer(verdict), questions[call_id].args)
 
     def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
-        """Give the result of one of the `open_calls`, text or JSON.
+        """Set the result of one of the `open_calls`, as text or a JSON value.
 
         Raises:
-            ConfigError: That call is not open.
+            ConfigError: The call is not open.
         """
         self.tools.give(call_id, result, is_error=is_error)
 
     def rule(self, call: ToolCall, permission: Permission, args: dict[str, Any]) -> Ruling:
-        """Keep the ruling about a pending call."""
+        """Store the ruling on a pending call."""
         if permission.behavior == "deny" and permission.interrupt:
             self.must_close = "permission_denied"
         return self.permissions.rule(call, permission, args)
@@ -411,13 +413,13 @@ class QueryState:
         self.stop(meaning)
 
     def hand_to(self, agent: str) -> None:
-        """End the run, because another agent takes over; the first handoff counts."""
+        """End the run because another agent takes over; only the first handoff counts."""
         if agent and self.stop_reason is None:
             self.handed_to.append(agent)
             self.stop(HANDED_OFF)
 
     def stop(self, reason: str) -> None:
-        """End the run; the first reason counts."""
+        """End the run; only the first reason counts."""
         self.stop_reason = self.stop_reason or reason
 
     def go_on(
@@ -443,7 +445,7 @@ class QueryState:
         """Clear the end of a run that failed, hit a limit or was suspended, so that it can resume."""
         if self.stop_reason in (None, COMPLETED, HANDED_OFF):
             return
-        if self.stop_reason in WAITING:  # resumes in the middle of a step, with its rulings
+        if self.stop_reason in WAITING:  # resumes within a step, keeping its rulings
             self.stop_reason = None
             return
         self.stop_reason, self.closing, self.must_close, self.step = None, "", "", self.ledger.steps
@@ -462,16 +464,16 @@ class QueryState:
     # -- going out ----------------------------------------------------------------------------------
 
     def history(self, waiting: str = "") -> list[Message]:
-        """Return the messages that `messages=` takes; with a system message only if one came that way.
+        """Return the messages as `messages=` takes them; a system message only if the given history had one.
 
         Args:
-            waiting: Result of a call that has none yet.
+            waiting: Text to use as the result of a call that has no result yet.
         """
         simple = not self.pending and self.own_prompt is None
         return to_keep(self.messages if simple else self.full_history(waiting))
 
     def full_history(self, waiting: str = "") -> list[Message]:
-        """Return the same messages with `meta`, which holds the reasoning."""
+        """Return the messages as `history` does, but with `meta`, which holds the reasoning."""
         results = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
         lead: list[HistoryMessage] = (
             [] if self.own_prompt is None else [{"role": "system", "content": self.own_prompt}]
@@ -480,7 +482,7 @@ class QueryState:
         return as_messages([*lead, *self.messages, *known])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "messages": list(self.messages),
@@ -505,7 +507,7 @@ class QueryState:
         """Restore a state from :meth:`to_dict`.
 
         Raises:
-            ConfigError: The data are not such a form.
+            ConfigError: The data is not a valid state.
         """
         try:
             state = cls(
@@ -540,7 +542,7 @@ def _no_state(wrong: str) -> ConfigError:
 
 
 _LEDGERS |= {"usage": TokenUsage, "tools": ToolLedger}
-# Annotations are strings here; fields of these types are in the plain form as they are.
+# Annotations are strings here; fields of these types are the same in the plain form.
 _PLAIN = tuple(
     entry.name
     for entry in fields(QueryState)

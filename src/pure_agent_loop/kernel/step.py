@@ -31,18 +31,18 @@ class TimedOutcome(NamedTuple):
 
 
 class ToolCallRun:
-    """One pending call on its way through a step: decided about, run, finished.
+    """One pending call of a step, from its decision through its execution to its result.
 
     Args:
-        tool: The tool of that name; None if there is none.
-        args: The arguments in force; hooks and persons may change them.
-        ruling: What was decided; None until then.
-        outcome: Why the call is not made, or its result after all stages; None until then.
-        warning: Added to the text of the result, in front of the rest.
-        note: Added to the result in the history and in its event.
-        task: Runs the call; None if it has not begun.
-        seconds: How long it may run; None for no limit.
-        deadline: When its time is over, by the event loop's clock; None for no limit.
+        tool: The tool with the call's name; None if it does not exist.
+        args: The effective arguments, which hooks and persons may have changed.
+        ruling: The ruling on the call; None before the decision.
+        outcome: The reason for a denial, or the result after all stages; None before that.
+        warning: Text added at the beginning of the result.
+        note: Text added to the result in the history and in its event.
+        task: Task that runs the call; None if the call has not begun.
+        seconds: Maximum duration in seconds; None for no limit.
+        deadline: Deadline on the event loop's clock; None for no limit.
     """
 
     __slots__ = (
@@ -62,11 +62,11 @@ class ToolCallRun:
 
     @property
     def is_changed(self) -> bool:
-        """True if it has other arguments than the model wrote."""
+        """True if the call has other arguments than the model wrote."""
         return self.args is not self.written.arguments and self.args != self.written.arguments
 
     def in_force(self) -> ToolCall:
-        """The call with the arguments in force."""
+        """Return the call with its effective arguments."""
         return (
             self.written
             if self.args is self.written.arguments
@@ -75,17 +75,17 @@ class ToolCallRun:
 
 
 class Step:
-    """One step of a run: its state, its kit and what both are asked for on the way."""
+    """One step of a run: the state and the kit, with the operations that the calls of a step need."""
 
     __slots__ = ("emit", "has_records", "kit", "number", "state")
 
     def __init__(self, state: QueryState, kit: Kit) -> None:
         self.state, self.kit, self.number = state, kit, state.step
         self.emit = kit.emit
-        self.has_records = type(kit.journal) is not MemoryJournal  # spares keys that nothing looks up
+        self.has_records = type(kit.journal) is not MemoryJournal  # if not, no key is needed
 
     def calls(self) -> list[ToolCallRun]:
-        """The pending calls that have no result yet."""
+        """Return the pending calls that have no result yet."""
         rulings, tools = self.state.permissions.rulings, self.kit.tools
         return [
             ToolCallRun(call, tools.get(call.name), rulings.get(call.id))
@@ -96,16 +96,16 @@ class Step:
     # -- effects: the only place where a tool round names one; sessions keep these keys ----------------------
 
     def key(self, effect: str, call: ToolCallRun, detail: object = "") -> str:
-        """The key of an effect of a call, such as ``3:tool:call_1`` or ``3:judge:call_1:first``."""
+        """Return the key of a call's effect, such as ``3:tool:call_1`` or ``3:judge:call_1:first``."""
         key = f"{self.number}:{effect}:{call.id}"
         return f"{key}:{detail}" if detail != "" else key
 
     def recorded(self, effect: str, call: ToolCallRun, detail: object = "") -> bool:
-        """True if an earlier process has recorded this effect."""
+        """Return True if an earlier process has recorded this effect."""
         return self.has_records and self.kit.journal.recorded(self.key(effect, call, detail))
 
     def intent_of(self, call: ToolCallRun) -> Mapping[str, Any] | None:
-        """Return the record of a call that began in an earlier process; None if it did not begin."""
+        """Return the recorded intent of a call that began in an earlier process; None if it did not begin."""
         return self.kit.journal.intent_of(self.key("tool", call)) if self.has_records else None
 
     def effect(
@@ -117,20 +117,20 @@ class Step:
         detail: object = "",
         intent: Mapping[str, Any] | None = None,
     ) -> Awaitable[T]:
-        """Make an effect happen once: what is recorded is returned without running it again."""
+        """Execute an effect once: a recorded result is returned without executing it again."""
         return self.kit.journal.effect(self.key(effect, call, detail), run, intent)
 
     def hooks(
         self, effect: str, hooks: Sequence[Callable[..., Any]], call: ToolCallRun
     ) -> Iterator[tuple[int, Callable[..., Any]]]:
-        """Yield hooks with their numbers; those of an earlier process whose decisions are recorded, too."""
+        """Yield hooks with their numbers, including those of an earlier process with recorded decisions."""
         number = 0
         while number < len(hooks) or self.recorded(effect, call, number):
             yield number, hooks[number] if number < len(hooks) else already_recorded
             number += 1
 
     def as_recorded(self, call: ToolCall) -> ToolCall:
-        """The call as a session records it; the state uses this form, so that a replay is the same."""
+        """Return the call as a session records it; the state uses this form, to be the same in a replay."""
         redactor = self.kit.redactor
         if redactor is None:
             return call
@@ -143,7 +143,7 @@ class Step:
     # -- parts of a display, recorded and sent whenever they change; see `parts` -----------------------------
 
     def send_part(self, part: dict[str, Any]) -> Awaitable[None]:
-        """Record a change, then send it. The event has `part` itself; the state keeps a copy."""
+        """Record a changed part, then emit it. The event holds `part` itself; the state keeps a copy."""
         if self.has_records:
             self.kit.journal.note_part(part)
         return self.emit(PartEvent(EventType.PART, self.number, {"part": part}))
@@ -168,7 +168,7 @@ class Step:
         return self.send_part(part)
 
     async def end_parts(self) -> None:
-        """End the parts of calls that have not ended as failed, with their result in the history."""
+        """Mark the parts of unfinished calls as failed, with the result that the history holds."""
         parts, messages = self.state.parts, self.state.messages
         newest = messages[-len(parts) :] if parts else ()
         results = {m["tool_call_id"]: text_of(m["content"]) for m in newest if m["role"] == "tool"}
@@ -192,13 +192,13 @@ class Step:
     # -- decisions and events --------------------------------------------------------------------------------
 
     def rule(self, call: ToolCallRun, permission: Permission) -> Ruling:
-        """Keep what was decided about a call, with the arguments in force."""
+        """Store the decision about a call, with its effective arguments."""
         call.ruling = self.state.rule(call.written, permission, call.args)
         call.args = call.ruling.args
         return call.ruling
 
     def seconds_left(self) -> float | None:
-        """Seconds until the run's deadline; None if it has none."""
+        """Return the seconds until the run's deadline; None if it has none."""
         deadline = self.state.deadline
         return None if deadline is None else max(0.0, deadline - self.kit.clock.monotonic())
 
@@ -207,17 +207,17 @@ class Step:
         return self.emit(Event.notice(self.number, text))
 
     async def or_notice(self, owner: str, effect: Awaitable[T]) -> T | None:
-        """Return what a caller's function returns; None with a notice if it fails: no result gets lost."""
+        """Return what a caller's function returns; if it fails, emit a notice and return None."""
         try:
             return await effect
-        except SessionError:  # could not be recorded: not the function's failure
+        except SessionError:  # the result could not be recorded; the function did not fail
             raise
         except Exception as error:  # noqa: BLE001 - a foreign function may raise anything
             await self.notify(logged_failure(owner, error))
             return None
 
     def emit_permission(self, call: ToolCallRun, behavior: str, message: str) -> Awaitable[None]:
-        """Send what was decided about a call, or that a person has to."""
+        """Emit the decision about a call, or that a person has to decide."""
         return self.emit(Event.permission(self.number, call.name, call.args, behavior, message, call.id))
 
 

@@ -18,7 +18,7 @@ class OutsideResult(NamedTuple):
 
     Args:
         text: Text the model reads; before the result comes, a note that it is missing.
-        is_error: True if the call failed there.
+        is_error: True if the external call failed.
     """
 
     text: str
@@ -44,7 +44,7 @@ class ToolLedger:
     Args:
         outside: Pending calls whose results come from outside, by call id.
         found: Tools from a search, the newest last.
-        retries: By tool, how often in a row it has sent the model back.
+        retries: Number of consecutive `Retry` errors, by tool.
     """
 
     outside: dict[str, OutsideResult] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class ToolLedger:
     retries: dict[str, int] = field(default_factory=dict)
 
     def open_calls(self, pending: Iterable[ToolCall], rulings: Mapping[str, Ruling]) -> list[ToolCall]:
-        """Return the pending calls without a result, with the arguments in force."""
+        """Return the pending calls without a result, with their effective arguments."""
         waiting = [call for call in pending if self.awaits(call.id)]
         return [replace(call, arguments=rulings[call.id].args) for call in waiting]
 
@@ -65,7 +65,7 @@ class ToolLedger:
         return self.outside[call_id].text if call_id in self.outside else default
 
     def has_succeeded(self, call_id: str) -> bool:
-        """Return True if an external result arrived and is not a failure."""
+        """Return True if an external result has arrived and is not an error."""
         result = self.outside.get(call_id)
         return result is not None and result.came and not result.is_error
 
@@ -91,11 +91,11 @@ class ToolLedger:
             self.found = [*(known for known in self.found if known != name), name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return asdict(self) | {"outside": {call_id: list(result) for call_id, result in self.outside.items()}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolLedger:
-        """Load the form of :meth:`to_dict`."""
+        """Build a ledger from the form of :meth:`to_dict`."""
         outside = {call_id: OutsideResult(*result) for call_id, result in data["outside"].items()}
         return cls(outside, list(data["found"]), dict(data["retries"]))

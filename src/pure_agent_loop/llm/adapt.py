@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")
-BRIDGE = "OK."  # assistant text between a tool's result and the next user message
+BRIDGE = "OK."  # assistant text inserted between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
@@ -41,8 +41,8 @@ def adapt_messages(  # noqa: C901 - one branch a setting
 
     Args:
         messages: The history, system message first; `meta` may hold the reasoning of a message.
-        origin: The server and the model. Fields that another server or model added to the messages are left
-            out.
+        origin: The server and the model. Fields that another server or model added to the messages are
+            omitted.
     """
     if profile.takes is not None:
         taken = [MEDIA_KINDS[kind] for kind in profile.takes]
@@ -121,7 +121,7 @@ def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) 
     for number, message in enumerate(messages):
         plain = for_origin(message, origin) if META in message else message
         if number >= start and (message.get("tool_calls") or (is_whole and message["role"] == "assistant")):
-            # Empty if unknown: a history from elsewhere holds no reasoning.
+            # Empty if unknown: a history from another source holds no reasoning.
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
         yield plain
@@ -229,7 +229,8 @@ def simplify_schema(schema: object, without: frozenset[str]) -> Any:
     """Remove keywords from a JSON Schema, and replace them by equivalents if possible.
 
     ``$ref`` is expanded (a recursive reference becomes any object), ``const`` becomes an ``enum`` of one, a
-    choice (``anyOf``, ``oneOf``) becomes its first branch that is not null. The tool still validates.
+    choice (``anyOf``, ``oneOf``) becomes its first branch that is not null. The tool still validates its
+    arguments.
     """
     definitions = _definitions_of(schema)
     return _simple(schema, without, definitions, ())

@@ -14,7 +14,7 @@ from pure_agent_loop.support.secrets.redaction import shown_url
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
-@lru_cache(maxsize=64)  # asked at the start of every run
+@lru_cache(maxsize=64)  # cached, because every run starts with this check
 def is_loopback(url: str) -> bool:
     """Return True if the URL points to this machine."""
     address = _address_of(url)
@@ -51,7 +51,7 @@ def has_proxy(url: str) -> bool:
     if is_loopback(url):
         return False
     if sys.platform in ("win32", "darwin"):
-        from urllib.request import getproxies  # slow to import, and only needed here
+        from urllib.request import getproxies  # slow to import, and needed only here
 
         return not getproxies().keys().isdisjoint(("http", "https", "all"))
     return any(value and name.lower() in _PROXIES for name, value in os.environ.items())
@@ -84,7 +84,7 @@ def checked_url(url: str) -> str:
     """Return the URL of a server, stripped.
 
     Raises:
-        ConfigError: It is not a full HTTP URL.
+        ConfigError: The value is not a full HTTP URL.
     """
     url = url.strip()
     try:

@@ -1,4 +1,4 @@
-"""Tool call arguments: parses what a model wrote to a JSON object, or gives the reason for rejecting it.
+"""Tool call arguments: parse the model's text to a JSON object, or give the reason for rejecting it.
 
 Arguments are never repaired: running a guess is worse than asking again. Beyond strict JSON, only harmless
 variants are accepted: an empty text or ``null`` for no arguments, raw control characters inside strings, an
@@ -120,7 +120,7 @@ def keep_doubles(pairs: list[tuple[str, Any]]) -> JsonObject:
 
 
 def _check(value: object, depth: int = 0) -> None:
-    """Reject values that would not reach the tool unchanged."""
+    """Reject values that the tool would not receive unchanged."""
     if type(value) in _HARMLESS:
         return
     if isinstance(value, float) and not math.isfinite(value):
@@ -175,7 +175,7 @@ def _holds_infinite(value: object, depth: int = 0) -> bool:
         value = list(value.values())
     elif not isinstance(value, (list, tuple, set, frozenset)):
         names = [*getattr(type(value), "__slots__", ()), *getattr(value, "__dict__", ())]
-        names = getattr(value, "model_fields_set", names)  # of pydantic models, only the fields given
+        names = getattr(value, "model_fields_set", names)  # of pydantic models, only fields that were set
         value = [getattr(value, name, None) for name in names]
     return any(_holds_infinite(item, depth + 1) for item in value)
 

@@ -1,4 +1,4 @@
-"""The model port: the interface of a client that drives the loop."""
+"""The interface of model clients, which the loop calls."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BaseLLMClient(ABC):
     Set `context_window` to the size of the model's window in tokens, if known: the history is kept below it.
     Set `takes_meta` to True to get messages with the key ``meta``, which holds their reasoning; never send
     ``meta`` to a server. A client for several models sets `origin` to a different string per model: fields
-    that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts`
-    to True to get the option ``timeouts`` of a run and apply it yourself: the seconds until a response
-    begins, and of a pause in it; None for no limit. Set `takes_server_tools` to True to get the option
-    ``server_tools``, the tools of an agent that the server runs, in its protocol's shape.
+    that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts` to
+    True to get the option ``timeouts`` of a run and apply it yourself: the maximum seconds until a response
+    begins, and between two pieces of it; None for no limit. Set `takes_server_tools` to True to get the
+    option ``server_tools``, the tools of an agent that the server runs, in its protocol's shape.
     """
 
     takes_meta: bool = False
@@ -102,7 +102,7 @@ def profile_of(client: object) -> Profile | None:
 
 
 class TracksToolFailures(Protocol):
-    """A client that is notified of bugs in tools, such as one for tests."""
+    """A client that is notified of bugs in tools, such as a client for tests."""
 
     def tool_failed(self, name: str, error: BaseException) -> None:
         """Receive an unexpected exception of a tool's function."""
@@ -169,7 +169,7 @@ def model_of(client: object) -> str:
 
 
 def origin_of(client: object) -> str:
-    """Return the client's server and model: fields they add to a response are sent back only to them."""
+    """Return the name of the client's server and model; fields that these add are sent back only to them."""
     origin = getattr(client, "origin", None)
     if isinstance(origin, str) and origin:
         return origin
@@ -177,7 +177,7 @@ def origin_of(client: object) -> str:
 
 
 def is_on_this_machine(client: object) -> bool:
-    """Return True if the client's `base_url` points to this machine, or that of a client of a group."""
+    """Return True if the `base_url` of the client, or of a client in a group, points to this machine."""
     inner = getattr(client, "inner", client)
     clients = getattr(inner, "clients", None)
     return (
@@ -192,7 +192,7 @@ def takes_server_tools(client: object) -> bool:
 
 
 def with_server_tools(tools: Tools | None, options: Options) -> list[JsonObject] | None:
-    """Return the tools of a request, with those of the option ``server_tools`` at their end."""
+    """Return the tools of a request, followed by the tools of the option ``server_tools``."""
     more = options.get("server_tools")
     return [*(tools or ()), *more] if more else tools
 
@@ -203,7 +203,7 @@ def takes_meta(client: object) -> bool:
 
 
 def thinks_in_text(client: object) -> bool:
-    """Return True if ``<think>`` tags in a client's text hold reasoning; False if that has its own place."""
+    """Return True if ``<think>`` tags in a client's text hold reasoning; False if it has a separate field."""
     return bool(getattr(client, "thinks_in_text", True))
 
 
@@ -226,7 +226,7 @@ def stream_of(
     tools: Sequence[JsonObject] | None,
     options: JsonObject,
 ) -> AsyncGenerator[Delta, None]:
-    """Stream from any client, also from one that only has `chat`. Closing it closes the client's stream."""
+    """Stream from any client, even if it only has `chat`. Closing this stream closes the client's stream."""
     schemas = list(tools) if tools else None
     streaming = as_protocol(client, Streams)
     if streaming is None:

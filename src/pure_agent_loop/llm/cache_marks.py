@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject
 
 CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
-MAX_MARKS = 4  # cache marks a request may hold, at Anthropic and Alibaba
-MARK_EVERY = 15  # blocks; both look 20 blocks back from a mark for a cached prefix
+MAX_MARKS = 4  # maximum cache marks in a request, at Anthropic and Alibaba
+MARK_EVERY = 15  # blocks between marks; both servers look 20 blocks back from a mark for a cached prefix
 
 
 def cache_key(messages: Sequence[Message], tools: object) -> str:
     """Return the ``prompt_cache_key`` of a conversation, or of a question without tools.
 
-    The steps of a conversation share its first message. Questions without tools seldom have a second step:
-    they share the system prompt.
+    All steps of a conversation share the first message, so the key is made from it. Questions without tools
+    seldom have a second step, so their key is made from the system prompt.
     """
     first = next((m for m in messages if (m["role"] not in SYSTEM_ROLES) == bool(tools)), None)
     text = text_of(first.get("content") or "") if first else ""
@@ -32,10 +32,10 @@ def cache_key(messages: Sequence[Message], tools: object) -> str:
 
 
 def mark_for_cache(body: JsonObject) -> None:
-    """Mark what the server shall cache, in place: the system prompt, the end, and points between them.
+    """Add cache marks to a request, in place: at the system prompt, at the end, and between them.
 
-    A question that nothing follows is not marked, because writing costs more than not caching; neither is a
-    request that the caller has marked. Assistant messages are not marked.
+    A single question without tools is not marked, because writing to the cache costs more than it saves. A
+    request that the caller has marked is not changed. Assistant messages are not marked.
     """
     messages: list[Message] = body["messages"]
     if not body.get("tools") and not any(message["role"] == "assistant" for message in messages):

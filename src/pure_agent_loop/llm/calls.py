@@ -7,7 +7,8 @@ Rules:
 2.  Only a fragment with a name starts another call, or one with a new index and a new id. Without
     indexes, neighbouring fragments with names in one delta are different calls.
 3.  After complete arguments, a fragment with a name starts another call if it has a new id, another name,
-    or arguments that are not a repetition. Before that, only another name does.
+    or arguments that are not a repetition. Before the arguments are complete, only another name starts
+    another call.
 4.  An id that changes within a call is ignored from then on.
 5.  If calls assembled this way hold unreadable arguments, but sorting the fragments by id alone, or by
     index alone, makes every call readable, that order is used.
@@ -34,7 +35,7 @@ from pure_agent_loop.support.text import clean_text, shorten
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject
 
-Parsed: TypeAlias = "tuple[JsonObject, str | None]"  # the arguments, and why they are rejected
+Parsed: TypeAlias = "tuple[JsonObject, str | None]"  # the arguments, and the reason for rejecting them
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class Phase(Enum):
     """Progress of a call's arguments."""
 
     EMPTY = 0
-    CUT = 1  # a JSON text without its end
-    UNREADABLE = 2  # a text that ends, but is not a JSON object
+    CUT = 1  # an incomplete JSON text
+    UNREADABLE = 2  # a complete text that is not a JSON object
     COMPLETE = 3  # a JSON object, even one that is rejected later
 
 
@@ -76,7 +77,7 @@ class OpenCall:
         pieces: The arguments, if they came as text.
         whole: The arguments, if they came as an object.
         changes_id: Fragments had different ids.
-        is_named_again: A fragment with the name alone came after complete arguments.
+        is_named_again: A fragment with only the name came after complete arguments.
     """
 
     index: int | None
@@ -218,15 +219,15 @@ class CallGatherer:
 
     @property
     def is_begun(self) -> bool:
-        """True if a fragment had an id: without a name and arguments, its call was lost."""
+        """True if a fragment had an id; if no name or arguments came, a call was lost."""
         return any(call.id for call in self._calls)
 
     def finish(self, cut_off: str = "") -> list[ToolCall]:
         """Return the calls, in order.
 
         Args:
-            cut_off: The finish reason, if the response was cut off. Then a last call with incomplete or
-                missing arguments must not run: the model may not have finished writing them.
+            cut_off: The finish reason if the response was cut off, else empty. A last call with incomplete or
+                missing arguments must not run then, because the model may not have finished writing them.
         """
         calls: list[ToolCall] = []
         used: set[str] = set()

@@ -1,4 +1,4 @@
-"""Chat completions: response bodies, streamed or whole, to deltas. Pure: no I/O.
+"""Convert response bodies of chat completions, streamed or whole, to deltas. Pure: no I/O.
 
 Unreadable data raises `LLMError` and is never skipped: no part of a response may get lost.
 """
@@ -38,7 +38,7 @@ class BodyReader:
         self._kind = ""  # "events" or "document", once detected
         self._document: list[bytes] = []
         self._decoder = SSEDecoder()
-        self._choice: int | None = None  # index of the choice that is read, if a server sends several
+        self._choice: int | None = None  # index of the choice to read, if a server sends several
         self._others: OtherChoices | None = None
         self._has_text = self._has_calls = False
         self._reason = ""  # the newest finish reason
@@ -59,7 +59,7 @@ class BodyReader:
         return ()
 
     def close(self) -> Iterable[Delta]:
-        """Return the buffered deltas at the end of the body. Raises what `feed` raises."""
+        """Return the buffered deltas at the end of the body. Raises the errors of `feed`."""
         if self._kind == "document":
             data = parse_json(b"".join(self._document))
             return (parse_completion(data)._replace(raw=data),)
@@ -106,7 +106,7 @@ class BodyReader:
         return missing if missing != NOTHING else None
 
     def _missing(self, others: OtherChoices) -> Delta:
-        """Return the parts of this response that came in other choices."""
+        """Return the parts of this response that the server sent in other choices."""
         is_announced = announces_calls(self._reason)
         return others.missing(has_text=self._has_text, has_calls=self._has_calls, is_announced=is_announced)
 
@@ -224,7 +224,7 @@ def _merged(first: Delta, second: Delta) -> Delta | None:
     if first.text or first.reasoning or second.text or second.reasoning:
         return None
     for part in second.tool_calls:
-        if first.tool_calls and part.index is None:  # its position decides which call it belongs to
+        if first.tool_calls and part.index is None:  # its position decides which call it extends
             return None
     if (first.finish_reason and second.finish_reason) or (first.usage and second.usage):
         return None
@@ -258,7 +258,7 @@ def parse_chunk(data: object) -> Delta:
 def parse_completion(data: object) -> Delta:
     """Read a whole (not streamed) chat completion.
 
-    A missing finish reason is accepted; a finish reason of null means an incomplete response.
+    A missing finish reason is accepted, but null means an incomplete response.
 
     Raises:
         LLMError: The completion holds no choice, an error object, or an unknown shape.
@@ -278,7 +278,7 @@ def parse_completion(data: object) -> Delta:
         )
     calls = tuple(
         replace(part, index=number) for number, part in enumerate(delta.tool_calls)
-    )  # each is whole
+    )  # each call is complete
     delta = delta._replace(tool_calls=calls)
     choice = first_choice(data)
     if choice is None:
@@ -311,7 +311,7 @@ def _parse_answer(data: object, places: tuple[str, str]) -> Delta:
         thinking + reasoning,
         calls,
         _finish_reason(of("finish_reason")),
-        usage or TokenUsage.from_openai(of("usage")),  # Moonshot puts it there
+        usage or TokenUsage.from_openai(of("usage")),  # Moonshot puts the usage there
         extra=extra_of(raw_message, MESSAGE_FIELDS),
     )
 
@@ -322,7 +322,7 @@ def announces_calls(reason: str | None) -> bool:
 
 
 def _getter(value: object) -> Callable[[str], Any]:
-    """Return a function that gets fields of a value, as `get` does."""
+    """Return a function that reads fields of a value as `get` does."""
     return value.get if type(value) is dict else partial(get, value)
 
 

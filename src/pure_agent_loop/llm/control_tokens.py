@@ -1,10 +1,10 @@
-"""Control tokens in data: broken in requests, restored in responses. Pure: no I/O.
+"""Break control tokens in the data of requests, and restore them in responses. Pure: no I/O.
 
 Servers of open models turn ``<|im_end|>`` into the token that ends a turn, whether a person, a file or a tool
-wrote it. With a joiner after its first character it is plain text. The joiner is U+2060 (word joiner):
-invisible, without effect on shapes or line breaks, kept by tokenizers, and rare in text.
+wrote it. With a joiner after the first character, the token is plain text. The joiner is U+2060 (word
+joiner): invisible, without effect on shapes or line breaks, kept by tokenizers, and rare in text.
 
-A token that already holds joiners gets one more, and exactly one is removed again, so a round trip changes
+A token that already holds joiners gets another one, and exactly one is removed again, so a round trip changes
 nothing. Characters may be JSON escapes of any depth: text and raw JSON are treated alike.
 """
 
@@ -38,8 +38,8 @@ _MESSAGE_FIELDS = frozenset(
     {"content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"}
 )
 _CALL_FIELDS = frozenset({"id", "function", "name", "arguments"})
-_HELD = 700  # characters: no token is longer, escapes included
-_SEEN = 16  # characters: no escaped first character is longer
+_HELD = 700  # maximum characters of a token, escapes included
+_SEEN = 16  # maximum characters of an escaped first character
 
 
 def _hex(character: str) -> str:
@@ -92,7 +92,7 @@ class ControlTokens:
         return self._token.sub(_without_joiner, text)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the stripped pieces of text between tokens."""
+        """Return the pieces of text between tokens, without white space around them."""
         return [piece.strip() for piece in self._token.sub("\0", text).split("\0")]
 
     def break_request(self, body: JsonObject, history: Sequence[JsonFields]) -> None:
@@ -220,7 +220,7 @@ class _RestoredText:
 
 
 def _restore(broken: JsonObject, kept: JsonFields, ours: frozenset[str]) -> None:
-    """Restore the fields that a server added: it may have signed them."""
+    """Restore tokens in the fields that a server added, because the server may have signed the fields."""
     broken.update({name: value for name, value in kept.items() if name not in ours})
 
 
@@ -263,5 +263,5 @@ def _cached_tokens(tokens: tuple[str, ...] | None) -> ControlTokens | None:
     return ControlTokens(table) if table else None
 
 
-# Called for each request, so without a wrapper function.
+# Called for each request, so the bound method is used without a wrapper.
 control_tokens: Callable[[Collection[str] | None], ControlTokens | None] = _cached_tokens  # type: ignore[assignment] # a tuple

@@ -14,8 +14,8 @@ from pure_agent_loop.llm.values import get
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, WireCall
 
-# Fields of the protocol, and fields that are read elsewhere (reasoning, a refusal as text). `audio` is data
-# for a player; the protocol takes it back by id only.
+# Fields of the protocol, and fields that other code reads (reasoning, a refusal as text). `audio` holds sound
+# data; the protocol accepts only its id in a later request.
 MESSAGE_FIELDS = frozenset((
     "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio",
     "reasoning_content", "reasoning",
@@ -51,7 +51,7 @@ def with_extra(call: WireCall, extra: JsonFields | None) -> WireCall:
 
 
 def without_extra(message: JsonFields, refused: Collection[str] | None = None) -> JsonObject:
-    """Return a message with the protocol's own fields only.
+    """Return a message with only the protocol's fields.
 
     Args:
         refused: If given, drop only these fields.

@@ -42,7 +42,7 @@ _OVERFLOW = lazy_pattern(
     r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
     r"|exceeds the limit of \d+ tokens"
 )
-_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # sent with a rate limit, never with an empty account
+_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # a rate limit, not an empty account
 _RATE = lazy_pattern(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
 _BUSY = lazy_pattern(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
 
@@ -56,11 +56,14 @@ class Headers(Protocol):
 
 
 class UnsendableError(Exception):
-    """A request that cannot be expressed in HTTP. Holds only the error's type: its text may hold a key."""
+    """A request that cannot be expressed in HTTP.
+
+    Holds only the type of the original error, whose text may contain a key.
+    """
 
 
 class UnansweredError(Exception):
-    """A failure before the response began; see its cause."""
+    """A failure before the response began; see ``__cause__``."""
 
 
 class RefusedError(Exception):
@@ -106,7 +109,7 @@ def translate_error(error: Exception, base_url: str, model: str) -> Exception:
         return _unsendable_error(error, base_url, str(error))
     if isinstance(error, UnansweredError):
         return _unsent_error(error, base_url)
-    if "openai" in sys.modules:  # else the SDK cannot have raised it
+    if "openai" in sys.modules:  # otherwise the SDK cannot have raised the error
         translated = _translate_sdk_error(error, base_url, model)
         if translated is not None:
             return translated
@@ -141,7 +144,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _with_hint(text: str, hint: str) -> str:
-    """Return the text with a hint behind it, if any; a server's text may lack its full stop."""
+    """Return the text followed by a hint, if any, with a full stop between them."""
     return f"{as_sentence(text)}{hint}" if hint else text
 
 

@@ -54,15 +54,15 @@ T = TypeVar("T")
 COOLDOWN = 30.0
 SILENCE = DefaultFloat(45.0)
 _UNLIMITED = (None, None)
-# A shorter request may help where another model does not.
+# A shorter request may succeed, so another model is not tried.
 _NOT_FOR_OTHERS: frozenset[ErrorKind] = frozenset({"context_overflow"})
 _REFUSAL = "content_filter"
-# The model is well, but does not take this request.
+# The model works, but rejects this request.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
 MINUTE = 60
-_POLL = 5.0  # seconds between two looks of a request that waits: others may have given up
-_LOST = 3 * _POLL  # seconds after which a request that waits no longer counts: its process died
-_NOTICE = 15.0  # seconds between two notices of a request that waits
+_POLL = 5.0  # seconds between two checks of a waiting request: requests before it may have been cancelled
+_LOST = 3 * _POLL  # seconds without a check after which a waiting request is dropped: its process died
+_NOTICE = 15.0  # seconds between two notices of a waiting request
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
@@ -75,7 +75,7 @@ class _Cooldown:
 
 @dataclass(slots=True)
 class _FallbackModel:
-    """One of the models. Copies of a group share its cooldown."""
+    """One of the models in a group. Copies of a group share its cooldown."""
 
     client: ChatModel
     cooldown: _Cooldown = field(default_factory=_Cooldown)
@@ -84,21 +84,21 @@ class _FallbackModel:
 class Fallback(StreamingClient):
     """Several models, asked in order: after a failure the next one answers.
 
-    A failure is any error of a request except that it is too long: an outage, an overload, a used-up quota, a
-    model that is gone, a refused feature, silence. If a model fails in the middle of its response, its text
-    stays, and the next model continues it; tool calls are taken only from the model that finishes. A model
-    that failed is passed over for a while, unless it only refused the request. Each change is a notice, and
-    responses tell which model wrote which part (`LLMResponse.served`) and used which tokens
-    (`TokenUsage.by_model`). One model with several keys is a client for each key.
+    A failure is any error of a request (an outage, an overload, a used-up quota, a removed model, a rejected
+    feature, silence) except that the request is too long. If a model fails in the middle of its response, its
+    text stays, and the next model continues it; tool calls are taken only from the model that finishes. A
+    model that failed is skipped for some time, unless it only rejected the request. Each change of model
+    emits a notice, and responses record which model wrote which part (`LLMResponse.served`) and used which
+    tokens (`TokenUsage.by_model`). One model with several keys is a client for each key.
 
     Args:
         models: Clients, the preferred one first.
-        cooldown: Seconds for which a model is passed over after a failure, unless its server says how long.
-        silence: Seconds without a piece of a response after which a model has failed; None for no limit but
-            the timeouts of the run, which hold for each model. The default does not limit the wait for the
-            first piece of a server on this machine: prompts are slow there.
-        on_refusal: Whether the next model answers if a model refuses for reasons of content. The text so far
-            is discarded then. The last model's refusal is the response.
+        cooldown: Seconds for which a model is skipped after a failure, unless its server names a time.
+        silence: Seconds without a piece of a response after which a model has failed; None for no limit
+            except the run's timeouts, which apply to each model. With the default, a server on this machine
+            may take any time until the first piece, because it may read prompts slowly.
+        on_refusal: Whether the next model is asked if a model refuses because of the content. The text
+            written so far is then discarded. If the last model refuses, too, that is the response.
         clock: Clock, for tests.
 
     Raises:
@@ -136,7 +136,7 @@ class Fallback(StreamingClient):
         return [member.client for member in self._members]
 
     def with_each(self, wrap: Callable[[ChatModel], ChatModel]) -> Fallback:
-        """Return a group with each client wrapped; it shares what is known about failures."""
+        """Return a group with each client wrapped; it shares the cooldowns of the models."""
         other = copy.copy(self)
         other._members = [_FallbackModel(wrap(member.client), member.cooldown) for member in self._members]
         return other
@@ -210,8 +210,8 @@ class Fallback(StreamingClient):
             kwargs: Request options.
 
         Raises:
-            LLMError: Every model failed; the error is the first one that a later attempt may avoid, else
-                the last.
+            LLMError: Every model failed; this is the first error that another attempt may avoid, else the
+                last error.
         """
         written, change, failures = "", "", list[Exception]()
         order = self._order()
@@ -257,7 +257,7 @@ class Fallback(StreamingClient):
         return kind
 
     def _order(self) -> list[_FallbackModel]:
-        """Return the models that may be asked, then those that cool down, the one ready first in front."""
+        """Return the models that are ready, then those that cool down, the next one to be ready first."""
         now = self._clock.monotonic()
         ready = [member for member in self._members if member.cooldown.ready_at <= now]
         cooling = [member for member in self._members if member.cooldown.ready_at > now]
@@ -265,7 +265,7 @@ class Fallback(StreamingClient):
 
 
 def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
-    """Return the history for one of the models, with what others wrote of this response."""
+    """Return the history for one of the models, with the text that other models wrote of this response."""
     history = list(messages)
     if written:
         history.append({"role": "assistant", "content": written})
@@ -274,7 +274,7 @@ def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -
 
 
 def _moved(delta: Delta, start: int) -> Delta:
-    """Return a delta of a part that begins at `start`; it may hold parts itself."""
+    """Return a delta of a part that begins at `start`; the part may contain parts of a nested group."""
     part = delta.served
     return delta if part is None else delta._replace(served=part._replace(start=part.start + start))
 
@@ -309,7 +309,7 @@ class _Attempt:
         self._assembler = Assembler(splits_thinking=thinks_in_text(client))
 
     async def run(self, options: Options) -> AsyncGenerator[Delta, None]:
-        """Stream the response, its usage with the cost."""
+        """Stream the response; its usage has the cost."""
         self._options = options
         try:
             stream = stream_of(self._client, self._messages, self._tools, {**options, **self._own_options})
@@ -328,7 +328,7 @@ class _Attempt:
         """Return the finish reason of the whole response.
 
         Raises:
-            LLMError: It is not whole.
+            LLMError: The response is incomplete.
         """
         return self._assembler.finish().finish_reason
 
@@ -351,7 +351,7 @@ class _Attempt:
         return self._priced(usage).of_model(served[-1].model if served else _name(self._client))
 
     def _priced(self, usage: TokenUsage) -> TokenUsage:
-        """Return a usage with its cost, if the model has a price. A group has priced its own."""
+        """Return a usage with its cost, if the model has a price. A nested group has added its own."""
         if usage.cost is not None or usage.by_model:
             return usage
         price = price_of(self._client, self._options)
@@ -402,8 +402,8 @@ class _MinuteLedger:
     """Requests and tokens of the last minute, and the requests that wait, in order. Pure.
 
     The time of an entry is rounded up to a second, so that it never leaves the minute too early. A request
-    may go if there is room for it and for all that wait before it. One that is larger than the limit itself
-    goes alone.
+    may be sent if there is room for it and for all requests that wait before it. A request that is larger
+    than the limit itself is sent alone.
 
     Args:
         plain: Plain JSON form; it is changed.
@@ -415,10 +415,10 @@ class _MinuteLedger:
         self._requests, self._tokens = requests, tokens
 
     def take(self, now: float, ticket: str, tokens: int) -> float:
-        """Count a request, and return 0; or return the seconds until there may be room for it."""
+        """Count a request and return 0, or return the seconds to wait before the next check."""
         for second in [second for second in self._spent if int(second) <= now - MINUTE]:
             del self._spent[second]
-        self._waiting[ticket] = [now, tokens]  # an old one keeps its place
+        self._waiting[ticket] = [now, tokens]  # a known ticket keeps its place
         for other in [other for other, (seen, _) in self._waiting.items() if seen <= now - _LOST]:
             del self._waiting[other]
         before = list(self._waiting.values())[: list(self._waiting).index(ticket)]
@@ -448,7 +448,7 @@ class _MinuteLedger:
 
     def _wait(self, now: float, requests: int, tokens: int) -> float:
         if requests > 1 and self._is_over(requests, tokens):
-            return _POLL  # not even alone
+            return _POLL  # the waiting requests alone exceed the limit
         for second in sorted(map(int, self._spent), reverse=True):
             requests += self._spent[str(second)][0]
             tokens += self._spent[str(second)][1]
@@ -463,17 +463,17 @@ class _MinuteLedger:
 
 
 class Limiter(StreamingClient):
-    """A model with a limit of requests and tokens a minute, shared by all runs that use this client.
+    """A model with a limit of requests and tokens per minute, shared by all runs that use this client.
 
     A request that would exceed a limit waits, in the order of arrival. Its tokens are estimated, with
-    ``max_tokens`` if that is set, and corrected when the response has come or failed: so the token limit may
-    be exceeded by what responses hold beyond that. With a `store`, all processes share the limits of a model
-    and key; a process that dies leaves its requests counted for a minute at most.
+    ``max_tokens`` if that is set, and corrected when the response has come or failed: so responses that are
+    longer than estimated may exceed the token limit. With a `store`, all processes share the limits of a
+    model and key; requests of a process that died stay counted for a minute at most.
 
     Args:
         client: Client of the model.
-        requests: Requests a minute; None for no limit.
-        tokens: Tokens a minute, sent and received; None for no limit.
+        requests: Requests per minute; None for no limit.
+        tokens: Tokens per minute, sent and received; None for no limit.
         store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While it is
             unavailable, requests fail with an `LLMError` of the kind ``connection``.
         clock: Clock, for tests.
@@ -511,7 +511,7 @@ class Limiter(StreamingClient):
         self._key = f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("inner", "with_each"):  # the limit is that of the whole group
+        if name.startswith("_") or name in ("inner", "with_each"):  # the limit applies to the whole group
             raise AttributeError(name)
         return getattr(self.inner, name)
 
@@ -559,12 +559,12 @@ class Limiter(StreamingClient):
                     used.take(delta)
                     yield delta
         except asyncio.CancelledError:
-            used.has_begun = True  # the server may work on
+            used.has_begun = True  # the server may continue to work
             raise
         finally:
             if self._tokens is not None:
                 tokens = used.tokens(prompt)
-                with contextlib.suppress(LLMError):  # what was reserved stays counted for a minute
+                with contextlib.suppress(LLMError):  # the reserved tokens stay counted for a minute
                     await self._change(
                         lambda ledger, now: ledger.add(now, 0, tokens, instead_of=(begun, reserved))
                     )
@@ -589,7 +589,7 @@ class Limiter(StreamingClient):
 
 
 class _Used:
-    """Tokens of a response that may break off."""
+    """Counts the tokens of a response, even if it is interrupted."""
 
     def __init__(self) -> None:
         self.has_begun = False

@@ -28,7 +28,7 @@ _KINDS = {  # kind of block -> its types, with "-" as "_"
     "nothing": "redacted_thinking redacted_reasoning step_start",
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
-_PARTS = {  # of Gemini's parts, which have no type
+_PARTS = {  # fields of Gemini's parts, which have no type
     "functionCall": "function_call",
     "functionResponse": "function_response",
     "inlineData": "inline_data",
@@ -130,7 +130,7 @@ def _merged(first: Message, second: Message) -> Message:
 def _read(message: JsonFields, place: str) -> Iterator[Message]:
     """Yield the translations of a foreign message."""
     role = _role_of(message)
-    if role not in _ROLES:  # an item outside a message
+    if role not in _ROLES:  # an item that is not inside a message
         reading = _MessageTranslation("assistant", message, "{}")
         return reading.run([message], place)
     field = "parts" if isinstance(message.get("parts"), list) else "content"
@@ -238,7 +238,7 @@ def _as_text(value: object) -> str:
 
 
 def _call(block: JsonFields) -> Message:
-    # A call whose input is text, not JSON.
+    # Translate a call whose input is text, not JSON.
     custom = block if block.get("type") == "custom_tool_call" else block.get("custom")
     source = {**custom, "input": {"input": custom.get("input")}} if isinstance(custom, Mapping) else block
     arguments = _first(source, ("input", "args", "arguments"))
@@ -256,7 +256,7 @@ def _thought(block: JsonFields) -> str:
 
 def _result(block: JsonFields, place: str) -> Iterator[Message]:
     content = _first(block, ("content", "output", "result", "response", "errorText"))
-    if isinstance(content, Mapping) and "value" in content and "type" in content:  # as the AI SDK has it
+    if isinstance(content, Mapping) and "value" in content and "type" in content:  # the form of the AI SDK
         content = content["value"]
     media: list[Message] = []
     if isinstance(content, list) and content and all(isinstance(b, Mapping) and "type" in b for b in content):

@@ -1,4 +1,4 @@
-"""Requests written for a history, kept for the next request of the same run."""
+"""Cache of the messages written for a history, for the next request of the same run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Written(NamedTuple):
 
 
 class WrittenHistories(Generic[T]):
-    """Requests written for the history of each running task, so that the next one adds only new messages.
+    """Written messages for the history of each running task, so that its next request adds only new messages.
 
     A beginning is recognised by its values, not its objects: a changed message is written again. An entry is
     removed with its task.
@@ -28,10 +28,10 @@ class WrittenHistories(Generic[T]):
         self._by_task: WeakKeyDictionary[asyncio.Task[Any], _Written] = WeakKeyDictionary()
 
     def find(self, settings: object, history: list[Message]) -> tuple[T | None, int]:
-        """Return what was written for the beginning of a history, and its number of messages.
+        """Return what was written for the beginning of a history, and the number of messages in it.
 
         Args:
-            settings: What else decides what is written.
+            settings: Other values that affect what is written.
             history: The messages of the new request.
         """
         task = _current_task()
@@ -44,7 +44,7 @@ class WrittenHistories(Generic[T]):
         """Keep what was written for a history.
 
         Args:
-            written: It must not be changed later.
+            written: The written messages; they must not be changed later.
             known: Number of messages that `find` returned.
         """
         task = _current_task()
@@ -57,7 +57,7 @@ class WrittenHistories(Generic[T]):
 def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
-    except RuntimeError:  # outside of an event loop
+    except RuntimeError:  # outside an event loop
         return None
 
 

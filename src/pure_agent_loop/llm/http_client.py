@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Message, Tools
 
 PROBE_SECONDS = 2.0
-LOCAL_SECONDS = 3600.0  # a CPU may take many minutes for a long prompt, and a retry would start over
+LOCAL_SECONDS = 3600.0  # a CPU may need many minutes to read a long prompt, and a retry would start over
 _JSON_PACKAGES = ("jiter", "pydantic_core")
 
 
@@ -36,7 +36,7 @@ class HttpClient(BaseLLMClient):
     base_url: str
 
     def _connect(self, *, prepared: bool) -> None:
-        """Make the connections: at once if `prepared`, not inside a request, whose timeout would run."""
+        """Set up the connections; if `prepared`, at once, so that it does not use up a request's timeout."""
         self._connections = Connections(self._new_transport)
         if prepared:
             self.prepare()
@@ -49,7 +49,7 @@ class HttpClient(BaseLLMClient):
 
     @property
     def has_key(self) -> bool:
-        """True if there is a key. Without one, the first request reads the environment again."""
+        """True if there is a key; otherwise the first request reads the environment again."""
         return bool(self._settings["api_key"])
 
     def prepare(self) -> None:
@@ -83,7 +83,7 @@ class HttpClient(BaseLLMClient):
 
 
 def load_json_packages() -> None:
-    """Import the packages that read and write JSON: too slow for the time of a request."""
+    """Import the packages that read and write JSON before a request, because the import is slow."""
     for name in _JSON_PACKAGES:
         importlib.import_module(name)
 

@@ -1,7 +1,7 @@
 """Learning from refusals: one 400 response becomes one change of the `Profile`. Pure: no I/O.
 
-A lesson needs a refusal that names a part of the request, and a request that held that part. So a repeated
-error teaches nothing twice, and an unrelated error is reported unchanged.
+A change requires a refusal that names a part of the request, and a request that held this part. So the same
+error never causes a second change, and an unrelated error is reported unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFUSED = re.compile(
 )
 # Fields that every request needs, or that `tool_mode` handles.
 _NEEDED = frozenset({"model", "messages", "tools", "stream", "response_format", "stop"})
-# Keywords that no description can do without.
+# JSON Schema keywords that no tool description can omit.
 _DESCRIBING = frozenset({"type", "properties", "items", "required", "enum", "description"})
 _SCHEMA_WORDS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
 _MODEL_GONE = re.compile(
@@ -102,7 +102,7 @@ _TOOL_INDEX = re.compile(
 )
 _IN_MESSAGES = re.compile(r"\bmessages?\b|\brole\b|tool_calls", re.I)
 _EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
-# A list of allowed values may follow; its fields are not rejected ones.
+# A list of allowed values may follow, whose fields are not rejected.
 _INSTEAD = re.compile(
     r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
@@ -137,7 +137,7 @@ class Lesson:
     """A change of the profile.
 
     Args:
-        what: The change, in words for people.
+        what: Description of the change for people.
     """
 
     profile: Profile
@@ -145,10 +145,10 @@ class Lesson:
 
 
 def learn(profile: Profile, body: JsonFields, error: LLMError, chosen: Collection[str] = ()) -> Lesson | None:
-    """Return the change of profile that a refusal calls for; None if it names nothing to change.
+    """Return the change of profile that a refusal requires; None if it names nothing to change.
 
     Args:
-        chosen: Fields that the caller set: they are never left out.
+        chosen: Fields that the caller set, which are never omitted.
 
     Raises:
         LLMError: The refusal names one of `chosen`.
@@ -213,7 +213,7 @@ def _token_limit(profile: Profile, body: JsonFields, words: str) -> Lesson | Non
     for sent, wanted in (TOKEN_LIMITS, TOKEN_LIMITS[::-1]):
         if sent in body and _refuses(words, sent):
             if profile.output_limit_field == wanted or not (_names(words, wanted) or sent == TOKEN_LIMITS[1]):
-                return None  # both spellings are refused
+                return None  # both spellings have been refused
             return Lesson(
                 replace(profile, output_limit_field=wanted), f"the output limit is sent as {wanted}"
             )
@@ -282,14 +282,14 @@ def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
 
 
 def without_media(messages: Sequence[Message], error: LLMError) -> frozenset[int]:
-    """Return the images and files to leave out of a refused request, if they may be the cause.
+    """Return the images and files to omit from a refused request, if they may be the cause.
 
-    Media are a possible cause if the error mentions them, or if it is a bad request that teaches nothing
-    else; otherwise a session with a picture in its history could not continue. Media of the newest question
-    are never left out.
+    Media are a possible cause if the error mentions them, or if a bad request has no other known cause;
+    without this rule, a session with a rejected picture in its history could not continue. Media of the
+    newest question are never omitted.
 
     Args:
-        messages: The history, without the media left out before.
+        messages: The history, without the media that are already omitted.
         error: The refusal. `learn` has found nothing in it.
 
     Returns:
@@ -397,7 +397,7 @@ def _refused_in_messages(profile: Profile, body: JsonFields, words: str) -> Less
     sent = not_of_protocol(body["messages"])
     named = [name for name in sent if _is_refused_in(words, name)]
     if named and profile.message_refuses:
-        named = sent  # a server that refuses two such fields refuses all
+        named = sent  # a server that has refused two such fields probably refuses all
     if not named:
         return None
     return Lesson(
@@ -419,7 +419,7 @@ def _refused_names(profile: Profile, words: str, candidates: Collection[str]) ->
     named = [n for n in candidates if _refuses(words, n) or (excluding and _names(words, n))]
     return named + [
         name
-        for name in profile.thinking  # here a wrong value counts like a wrong field
+        for name in profile.thinking  # a wrong value is treated like a wrong field here
         if name in candidates and name not in named and _wrong_value(words, name)
     ]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
-JsonObject: TypeAlias = dict[str, Any]  # an object of a server, a tool or a schema
-JsonFields: TypeAlias = Mapping[str, Any]  # the fields of such an object, only read
+JsonObject: TypeAlias = dict[str, Any]  # JSON object of a server, a tool or a schema
+JsonFields: TypeAlias = Mapping[str, Any]  # read-only fields of such an object
 Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
 Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
 Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or tools of a server
@@ -94,7 +94,7 @@ class WireCall(TypedDict):
 
 
 class MessageMeta(TypedDict, total=False):
-    """Facts about a message that no server gets.
+    """Facts about a message that are not sent to any server.
 
     Args:
         synthetic: No person and no model wrote the message.
@@ -137,14 +137,14 @@ class ToolMessage(_MessageFields):
 
 
 class ToolRecord(TypedDict):
-    """Tools of a response's request; `is_first` if they came at its beginning."""
+    """Tools in the request of a response; `is_first` is True if they came before all messages."""
 
     is_first: bool
     tools: list[JsonObject]
 
 
 class OriginFields(TypedDict, total=False):
-    """What an origin added to a response: it gets the fields back, and no other server does."""
+    """Fields that a server added to a response; they are sent back only to this server."""
 
     content_blocks: list[JsonObject]  # Messages: all blocks of the response
     blocks_after: str

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         WireCall,
     )
 
-Message: TypeAlias = dict[str, Any]  # of a caller; see `message_types`
+Message: TypeAlias = dict[str, Any]  # message of a caller; see `message_types`
 M = TypeVar("M", bound="JsonFields")
 SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -133,7 +133,7 @@ def is_media(message: JsonFields) -> bool:
 
 
 def in_words(message: M, keep: Collection[str] = ()) -> M:
-    """Replace the images and files of a message by words.
+    """Replace the images and files of a message by descriptions.
 
     Args:
         message: A message whose content is a list of parts.
@@ -143,7 +143,7 @@ def in_words(message: M, keep: Collection[str] = ()) -> M:
 
 
 def _with_words(message: M, sentence_id: str, replaced: Iterable[bool]) -> M:
-    """Replace some parts of a message by words; a message of words alone has a text."""
+    """Replace some parts of a message by descriptions; if only text is left, the content becomes a string."""
     parts = [
         {"type": "text", "text": model_text(sentence_id, what=part_words(part))} if is_replaced else part
         for part, is_replaced in zip(message["content"], replaced, strict=True)
@@ -168,7 +168,7 @@ def is_synthetic(message: JsonFields) -> bool:
 
 
 def without_refused(message: M, refused: frozenset[int]) -> M:
-    """Replace the refused parts of a message by words.
+    """Replace the refused parts of a message by descriptions.
 
     Args:
         refused: Marks of the refused parts; see `mark_of`.
@@ -207,7 +207,7 @@ def split_data_url(url: str) -> tuple[str, str] | None:
 
 
 def joined_content(first: object, second: object, between: str = "\n\n") -> Any:
-    """Join two contents: texts with a separator, else lists of parts."""
+    """Join two contents: two texts with a separator, otherwise as lists of parts."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
     return [*_parts(first), *_parts(second)]
@@ -248,8 +248,8 @@ def for_origin(message: JsonFields, origin: str) -> Message:
 def to_keep(messages: Iterable[JsonFields]) -> list[Message]:
     """Return messages for a caller: in wire form, but with the origin of added fields in `meta`.
 
-    Only a history with such fields also tells which calls failed: a protocol that has a place for it gets
-    the same bytes again.
+    Only in a history with such fields does `meta` also mark failed calls, so that a protocol with a field for
+    this gets the same bytes again.
     """
     messages = list(messages)
     origins = [message[META].get("origin") for message in messages if META in message]
@@ -289,7 +289,7 @@ def repair_history(messages: Iterable[Any], lost: str) -> tuple[list[HistoryMess
 
     Args:
         messages: Chat messages as dicts, e.g. from ``AgentResult.messages`` or a file.
-        lost: The result to insert for a call without one.
+        lost: The result to insert for a call without a result.
 
     Returns:
         A valid copy, and a sentence for each change.
@@ -320,7 +320,7 @@ class _Repair:
         self._orphans: dict[
             str, list[tuple[Message, Message]]
         ] = {}  # results without a call, and the messages for them
-        self._orphan_messages: list[Message] = []  # those messages, to be put after the results of the step
+        self._orphan_messages: list[Message] = []  # messages to put after the results of the step
 
     def run(self, messages: Iterable[Any]) -> tuple[list[Message], list[str]]:
         from pure_agent_loop.llm.foreign import translated
@@ -362,7 +362,7 @@ class _Repair:
         thoughts = [message.pop(name, None) for name in ("reasoning_content", "reasoning")]
         thought = next((text for text in thoughts if isinstance(text, str) and text), None)
         if thought is not None:
-            # Sent only to servers that require it.
+            # Reasoning is sent only to servers that require it.
             message[META] = {**message.get(META, {}), "reasoning": thought}
         calls = message.pop("tool_calls", None)
         legacy = message.pop("function_call", None)
@@ -412,7 +412,7 @@ class _Repair:
         return with_extra(checked, extra_of_call(call))
 
     def _add_result(self, message: Message, number: int) -> None:
-        """Put a result after its call, wherever it came; a real result is never dropped."""
+        """Put a result after its call, wherever it was in the list; a real result is never dropped."""
         original_id = message.get("tool_call_id")
         original_id = original_id if isinstance(original_id, str) else ""
         self._check_content(message, number)

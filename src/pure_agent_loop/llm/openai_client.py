@@ -51,28 +51,28 @@ if TYPE_CHECKING:
 
 
 DEFAULT_URL = "https://api.openai.com/v1"
-MAX_ADAPTATIONS = 8  # per request; each one removes something, so the retries end
+MAX_ADAPTATIONS = 8  # maximum per request; each change removes something, so the retries end
 
 
 class OpenAIClient(HttpClient):
     """A model on an OpenAI-compatible server.
 
     If a server refuses a field or feature, the client sends the request again without it, emits a notice, and
-    stores the change in `profile`. Fields that the caller set are never left out: refusing them is an error.
+    stores the change in `profile`. Fields that the caller set are never omitted; if the server refuses one,
+    the request fails.
 
     Args:
         model: The model's name on the server.
         api_key: The API key; default ``OPENAI_API_KEY``. Not needed for servers on this machine.
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``; by default the model does as its maker
-            intends.
+        thinking_level: ``off``, ``low``, ``medium`` or ``high``; by default, nothing is sent.
         profile: Settings for the server; if None, chosen by URL and model name.
         prepared: Whether to load everything for requests now; else call `prepare` before the first request.
-        client_kwargs: Arguments of ``openai.AsyncOpenAI``. Any but ``timeout`` and ``default_headers`` send
-            requests through the SDK.
+        client_kwargs: Arguments of ``openai.AsyncOpenAI``. With any argument other than ``timeout`` and
+            ``default_headers``, requests go through the SDK.
 
     Raises:
-        ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, `prepare` or the
+        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, `prepare` or the
             first request raises it.
     """
 
@@ -96,7 +96,7 @@ class OpenAIClient(HttpClient):
         self._takes_cache_key = takes_cache_key(self.base_url)
         self.thinking_level = thinking_level
         self.profile = profile or profile_for(self.base_url, model)
-        self.profile.thinking_fields(thinking_level)  # may reject the level
+        self.profile.thinking_fields(thinking_level)  # raises for an invalid level
         self.keeps_choices = True  # False while a server is being probed
         self._left_out = frozenset(profile.refuses if profile else ())
         key = checked_key(api_key) or _key_at_hand(self.base_url)
@@ -104,8 +104,8 @@ class OpenAIClient(HttpClient):
         self._take_settings(
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
         )
-        self._refused: frozenset[int] = frozenset()  # images and files, by `mark_of`
-        self._refused_tools: list[JsonObject] = []  # rejected tools of toolsets
+        self._refused: frozenset[int] = frozenset()  # refused images and files, as marks of `mark_of`
+        self._refused_tools: list[JsonObject] = []  # tools of toolsets that the server rejected
         self._props: Any = None
         self._reported_window: int | None = None
         self._connect(prepared=prepared)
@@ -257,7 +257,7 @@ class OpenAIClient(HttpClient):
                 if not begun and attempts_left and isinstance(failure, LLMError):
                     notice = self._learn(request, profile, body, failure)
                 if notice is None:
-                    self._refused -= request.left_out  # leaving them out did not help
+                    self._refused -= request.left_out  # omitting the media did not help
                     raise failure  # noqa: B904 - its cause is set
             else:
                 return
@@ -279,7 +279,7 @@ class OpenAIClient(HttpClient):
         return Delta(notice=f"Earlier images or files are left out of requests: {self.model} takes no such.")
 
     def _learn(self, request: _Request, profile: Profile, body: JsonFields, error: LLMError) -> Delta | None:
-        """Change what later requests hold, as a refusal calls for; return a notice, or None for no change.
+        """Adapt later requests to a refusal; return a notice, or None without a change.
 
         Raises:
             LLMError: The refusal names a field or a tool that the caller set.
@@ -322,7 +322,7 @@ class OpenAIClient(HttpClient):
         )
 
     def _leave_out_tool(self, body: JsonFields, error: LLMError, tools: Tools | None) -> Delta | None:
-        """Leave out the toolset's tool that a refusal names, from now on.
+        """Omit the toolset's tool that a refusal names from all later requests.
 
         Raises:
             LLMError: The refusal names one of the caller's tools.
@@ -354,7 +354,7 @@ class OpenAIClient(HttpClient):
         control_tokens(self.profile.control_tokens)
         from pure_agent_loop.llm.http.choice import transport_for
 
-        if not self._settings["api_key"]:  # no key at construction
+        if not self._settings["api_key"]:  # no key when the client was made
             key = _key_at_hand(self.base_url)
             if not key:
                 raise ConfigError(
@@ -389,7 +389,7 @@ class _ResponseReading:
         tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
         self._mender = None if tokens is None else tokens.mender()
         self._limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
-        self._is_read = False  # to its end
+        self._is_read = False  # True once the response has been read to its end
         self.aclose = answer.aclose
 
     @property
@@ -409,14 +409,14 @@ class _ResponseReading:
         return map(self._restored, deltas) if self._mender or self._limit_is_ours else deltas
 
     def _restored(self, delta: Delta) -> Delta:
-        """Return a delta without added joiners; a limit that the caller did not set ends the response."""
+        """Return a delta without added joiners; a limit that the caller did not set makes it final."""
         if self._mender is not None:
             delta = self._mender.take(delta)
         is_cut = self._limit_is_ours and delta.finish_reason == "length"
         return delta._replace(finish_reason=OUTPUT_LIMIT) if is_cut else delta
 
     def rest(self) -> Delta | None:
-        """Return the text that was held back as part of a control token; None without such tokens."""
+        """Return the text that was buffered as a possible control token; None without such text."""
         return None if self._mender is None else self._mender.finish()
 
     async def drain(self) -> None:

@@ -1,4 +1,4 @@
-"""Options of a request in a maker's own protocol: which ones have a counterpart, and under which name."""
+"""Request options in a maker's protocol: which ones have a counterpart, and its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pure_agent_loop.llm.profiles import Default
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import Options
 
-# Options for the client, and those that it adds to the body in its own way.
+# Options for the client, and options that the client adds to the body in another way.
 NOT_IN_BODY = frozenset(
     {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
 )

@@ -2,7 +2,7 @@
 
 `prices.json` holds a dated copy, reduced to models that write text; its licence is in ``prices.LICENSE``.
 `scripts/update_prices.py` makes it. ``pal cost update FILE`` puts a newer one into the user's data folder,
-which is read instead. Nothing is fetched.
+which is read instead. Prices are never fetched from the network.
 
 The file names its source, date, licence and currency, and lists providers. A model is
 ``[id, rule, price, [when, price], ...]``: the last price whose `when` holds counts, a date from which or
@@ -50,8 +50,9 @@ def own_file() -> Path:
 def price_of(client: object, options: Options | None = None) -> Price | None:
     """Return the price of a client's model by its server's address; None if it is unknown.
 
-    A client may name its own in the attribute ``price``, as that of the embedded model does, which costs
-    nothing. The list has no price for other servers on this machine: they may pass requests on to paid ones.
+    A client may set a price in the attribute ``price``, such as the client of the embedded model, which is
+    free. The list has no price for other servers on this machine, because they may forward requests to paid
+    servers.
 
     Args:
         client: The client.
@@ -191,7 +192,7 @@ def _number_at(number: object, start: int) -> Any:
 def price_list() -> PriceList:
     """Return the prices in use: those of `own_file` if it exists, else the shipped ones.
 
-    They are read once: a running process keeps its prices.
+    The file is read once: a running process keeps its prices.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -240,14 +241,14 @@ def install(path: Path) -> tuple[PriceList, PriceList]:
     """Use the prices of a file from now on, and return the prices before and after.
 
     Raises:
-        ConfigError: The file is unusable, or cannot be kept; the prices in use stay.
+        ConfigError: The file is invalid or cannot be stored; the prices in use stay unchanged.
     """
-    from pure_agent_loop.support.locking import write_whole  # only this command writes
+    from pure_agent_loop.support.locking import write_whole  # loaded only by this command
 
     data, own = _checked(path), own_file()
     try:
         before = price_list()
-    except ConfigError:  # a damaged copy is what this replaces
+    except ConfigError:  # the user's copy is damaged and is replaced here
         before = PriceList(_checked(SHIPPED))
     try:
         own.parent.mkdir(parents=True, exist_ok=True)
@@ -297,7 +298,7 @@ def _reduced_model(model: JsonFields, day: str) -> list[Any]:
     listed = [{"prices": prices}] if isinstance(prices, Mapping) else prices
     dated = [(_when(each.get("constraint")), _reduced_price(each["prices"])) for each in listed]
     valid = [i for i, (when, _) in enumerate(dated) if not _HOURS.fullmatch(when) and when <= day]
-    first, *later = dated[valid[-1] if valid else 0 :]  # earlier ones hold no more
+    first, *later = dated[valid[-1] if valid else 0 :]  # earlier prices are no longer valid
     rule = _reduced_rule(model["match"])
     return [model["id"], "" if rule == f"={model['id'].lower()}" else rule, first[1], *map(list, later)]
 
@@ -312,7 +313,7 @@ def _reduced_rule(rule: JsonFields) -> Any:
 
 
 def _reduced_price(prices: JsonFields) -> list[Any] | None:
-    is_by_request = "requests_kcount" in prices  # which usage reports do not count
+    is_by_request = "requests_kcount" in prices  # usage reports do not count requests
     if is_by_request or prices.get("input_mtok") is None or prices.get("output_mtok") is None:
         return None
     numbers = [_reduced_number(prices.get(kind)) for kind in _KINDS]

@@ -1,6 +1,6 @@
 """Request fields, and the profiles of providers and model families, as data.
 
-The first matching profile wins; `register` puts yours first.
+The first matching profile is used; `register` adds a profile before all others.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TAKES_CACHE_KEY = r"https://(api\.openai|[\w-]+\.openai\.azure)\.com(/|:|$)"
 
 
 class Default:
-    """Marks a field's default value: it may be left out if a server refuses the field."""
+    """Marks the default value of a field; the field may be omitted if a server refuses it."""
 
     __slots__ = ()
 
@@ -106,7 +106,7 @@ class ForeignTool(Default, dict[str, Any]):
 
 
 class DefaultModel(str):
-    """The name of the default model: equal to the plain string, but recognisable."""
+    """Name of the default model: equal to the plain string, but distinguishable by its type."""
 
     __slots__ = ()
 
@@ -114,11 +114,11 @@ class DefaultModel(str):
 DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
 NO_CALLS = DefaultText("none")  # value of `tool_choice`
-NO_THINKING = cast("ThinkingLevel", DefaultText("off"))  # a default: models that always think may think
+NO_THINKING = cast("ThinkingLevel", DefaultText("off"))  # a default: a model that always thinks may ignore it
 
 
 def chosen_fields(options: Options) -> frozenset[str]:
-    """Return the fields that the caller set, those of ``extra_body`` included."""
+    """Return the fields that the caller set, including the fields in ``extra_body``."""
     own = {name for name, value in options.items() if value is not None and not isinstance(value, Default)}
     return frozenset(own | set(options.get("extra_body") or ()))
 
@@ -149,8 +149,8 @@ class Profile:
         thinking: Request fields that enable thinking.
         thinking_off: Request fields for ``thinking_level="off"``, for models that think unasked; None for
             models that always think, for which the level is an error. The default level sends nothing.
-        levels: Thinking levels that the model has, besides ``off``; another one is an error.
-        refuses: Request fields to leave out, such as ``temperature`` or ``stream_options``.
+        levels: Thinking levels of the model, other than ``off``; any other level is an error.
+        refuses: Request fields to omit, such as ``temperature`` or ``stream_options``.
         output_limit_field: Name of the output limit, ``max_tokens`` or ``max_completion_tokens``; empty
             keeps the caller's.
         reasoning_echo: The field for sending reasoning back, such as ``reasoning_content``; empty sends none.
@@ -173,17 +173,17 @@ class Profile:
             and use values that are not in the question; None to test it on worked examples.
         max_output: Default limit of output tokens; None for the server's limit.
         tool_mode: First mode of ``tool_mode="auto"``; empty for ``native``.
-        takes: Accepted media: of ``image``, ``file``, ``audio``. Others are described in words, except in the
-            newest question. None to detect.
+        takes: Accepted media: of ``image``, ``file``, ``audio``. Other media are described in words, except
+            in the newest question. None to detect.
         output_mode: How typed answers are requested: ``native``, ``tool`` or ``prompted``; empty chooses by
             the presence of tools.
         message_refuses: Fields of messages and their calls to leave out, such as ``annotations``.
         control_tokens: Texts that the server would read as control tokens, such as ``<|im_end|>``; ``*``
-            matches some characters. They are broken in requests, so that no data ends a turn. None for
-            `CONTROL_TOKENS`, empty for none.
-        cache_key: Whether to send a ``prompt_cache_key`` of our own, which keeps the requests of a
-            conversation on one machine; None: to OpenAI only.
-        cache_marks: Whether to mark what the server shall cache, with ``cache_control`` on parts of messages.
+            matches some characters. These texts are broken in requests, so that no data can end a turn. None
+            for `CONTROL_TOKENS`, empty for none.
+        cache_key: Whether to send a generated ``prompt_cache_key``, which keeps the requests of a
+            conversation on one machine; None sends it to OpenAI only.
+        cache_marks: Whether to mark parts of messages for the cache, with ``cache_control``.
     """
 
     name: str
@@ -281,7 +281,7 @@ _OPENAI_REASONING = Profile(
     control_tokens=(),
 )
 _OPENAI = Profile("OpenAI", output_mode="native", control_tokens=())
-# Windows from OpenAI's list of models; uncertain families are left out.
+# Windows from OpenAI's list of models; families with uncertain windows are omitted.
 _OPENAI_WINDOWS = [
     replace(_OPENAI_REASONING, model=rf"^gpt-5(-mini|-nano)?{_DATE}", window=400_000),
     replace(_OPENAI_REASONING, model=rf"^(o1|o1-pro|o3|o3-mini|o3-pro|o4-mini){_DATE}", window=200_000),
@@ -316,11 +316,12 @@ _DASHSCOPE = Profile(
 # From the providers' documentation and the provider packages of pydantic-ai 2.68 and the AI SDK, checked
 # 2026-11-25; other settings are learned from refusals (`lessons`).
 PROFILES: list[Profile] = [
-    # Only Claude needs marks there; at Gemini, which caches unasked, a mark near the end doubles the bill.
+    # At OpenRouter only Claude needs marks. Gemini caches by default, and a mark near the end doubles the
+    # cost.
     replace(_OPENROUTER, model=r"^~?anthropic/", cache_marks=True),
     _OPENROUTER,
-    # Marked: a read costs 0.1 of the input; unmarked 0.2, and not every prefix is found:
-    # https://www.alibabacloud.com/help/en/model-studio/context-cache
+    # With marks, a cached token costs 0.1 of the input price; without marks 0.2, and not every prefix is
+    # found: https://www.alibabacloud.com/help/en/model-studio/context-cache
     replace(_DASHSCOPE, model="^qwen", cache_marks=True),
     _DASHSCOPE,
     Profile(
@@ -328,11 +329,11 @@ PROFILES: list[Profile] = [
         url=r"api\.deepseek\.com",
         thinking={**THINKING_ENABLED, **REASONING_EFFORT},
         thinking_off=THINKING_DISABLED,
-        output_limit_field="max_tokens",  # the other name is ignored
+        output_limit_field="max_tokens",  # the server ignores the other name
         reasoning_echo="reasoning_content",
         echo_scope="history",
         takes=(),
-        output_mode="tool",  # no json_schema
+        output_mode="tool",  # the server does not support json_schema
     ),
     Profile(
         "Kimi K3",
@@ -386,7 +387,7 @@ PROFILES: list[Profile] = [
         "MiniMax M2",
         url=r"api\.minimaxi?\.(io|com|chat)",
         model="minimax-m2",
-        thinking={},  # a switch is ignored
+        thinking={},  # the server ignores a thinking switch
         thinking_off=None,
     ),
     Profile(
@@ -464,7 +465,7 @@ PROFILES: list[Profile] = [
 
 
 def takes_cache_key(base_url: str) -> bool:
-    """Return True for a server that is known to take a ``prompt_cache_key``."""
+    """Return True for a server that is known to accept a ``prompt_cache_key``."""
     return re.match(_TAKES_CACHE_KEY, base_url, re.I) is not None
 
 

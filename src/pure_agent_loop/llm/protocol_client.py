@@ -43,11 +43,11 @@ class ProtocolClient(HttpClient):
         default_headers: Headers of every request.
 
     Raises:
-        ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, the first request
+        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, the first request
             raises for a missing key.
     """
 
-    thinks_in_text = False  # thinking has its own field
+    thinks_in_text = False  # thinking has a separate field
     profile: Profile
     default_url: ClassVar[str]
     url_variable: ClassVar[str]
@@ -55,8 +55,8 @@ class ProtocolClient(HttpClient):
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
-    _window_field: ClassVar[str] = ""  # of the server's facts about a model: tokens of its window
-    needs_key: ClassVar[bool] = True  # else there are other credentials
+    _window_field: ClassVar[str] = ""  # field of the server's facts about a model: its window in tokens
+    needs_key: ClassVar[bool] = True  # False if other credentials are possible
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ProtocolClient(HttpClient):
 
     @classmethod
     def default_address(cls, _environ: Mapping[str, str]) -> str:
-        """Return the maker's URL; of a cloud, the one for the environment's region."""
+        """Return the maker's URL; for a cloud, the URL for the environment's region."""
         return cls.default_url
 
     @classmethod
@@ -118,7 +118,7 @@ class ProtocolClient(HttpClient):
         return ""
 
     def _read_model(self, info: object) -> None:
-        """Learn from the server's facts about the model."""
+        """Apply the server's facts about the model."""
         window = get(info, self._window_field)
         self.context_window = window if type(window) is int and window > 0 else None
 
@@ -217,7 +217,7 @@ class ProtocolClient(HttpClient):
                 try:
                     data = await response.read()
                 except Exception:
-                    if not (data := response.buffered()):  # what came before the connection failed
+                    if not (data := response.buffered()):  # the bytes received before the connection failed
                         raise
                 for delta in reader.feed(data) if data else reader.close():
                     yield delta

@@ -18,7 +18,7 @@ _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 
 
 class Decoder(Protocol):
-    """Takes the payloads of a stream's events out of bytes cut anywhere."""
+    """Decodes a stream's bytes, cut anywhere, to the payloads of its events."""
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         """Add bytes; return the payloads of the events they complete."""
@@ -62,7 +62,7 @@ class ProtocolReader(ABC):
         yield from self._read(self._decoder.feed(data))
 
     def close(self) -> Iterator[Delta]:
-        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
+        """Yield the last deltas at the end of the body. Raises the errors of `feed`."""
         if self.is_document:
             yield from _guarded(self._whole, b"".join(self._document), "response")
             return
@@ -89,7 +89,7 @@ class ProtocolReader(ABC):
 
 
 def _guarded(read: Callable[[JsonFields], Iterator[Delta]], payload: bytes, what: str) -> Iterator[Delta]:
-    """Yield what a method reads; data of another shape is an incomplete response."""
+    """Yield the deltas that a method reads; data of another shape is reported as an incomplete response."""
     try:
         yield from read(parse_json(payload))
     except _UNREADABLE as error:
@@ -98,7 +98,7 @@ def _guarded(read: Callable[[JsonFields], Iterator[Delta]], payload: bytes, what
 
 
 def checked_string(value: object) -> str:
-    """Return a string, or raise `TypeError`: another type cannot be read."""
+    """Return a string; raise `TypeError` for any other type."""
     if not isinstance(value, str):
         raise TypeError("not a string")
     return value

@@ -33,7 +33,7 @@ from pure_agent_loop.support.text import clean_text
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 _QUOTES = ("`", "'", '"')
-OUTPUT_LIMIT = "output_limit"  # cut off, and not to be continued
+OUTPUT_LIMIT = "output_limit"  # cut off, but must not be continued
 REFUSED = "refused"  # refused by the model: the response so far, calls included, is discarded
 CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT, REFUSED)
 _REASONS = {  # this package's reason -> servers' spellings, in lower case
@@ -43,7 +43,7 @@ _REASONS = {  # this package's reason -> servers' spellings, in lower case
     "content_filter": "content_filtered safety recitation blocklist prohibited_content sensitive refusal",
 }
 FINISH_REASONS = {theirs: ours for ours, words in _REASONS.items() for theirs in (ours, *words.split())}
-# Finish reasons for a server failure: the text so far is not a response.
+# Finish reasons that mean a server failure; the text so far is not a response.
 FAILED = (
     "error",
     "network_error",
@@ -102,7 +102,7 @@ class ThinkSplitter:
         if stripped.startswith(self.OPEN):
             self.has_opened, self._state = True, "opened"
             self._buffer = stripped[len(self.OPEN) :]
-        elif not self.OPEN.startswith(stripped):  # more than white space and part of the tag
+        elif not self.OPEN.startswith(stripped):  # text other than white space and a part of the tag
             self._state = "answer"
 
     def _skip_newlines(self, then: str) -> None:
@@ -176,7 +176,7 @@ class LLMResponse:
 
     @classmethod
     def from_openai(cls, response: object) -> LLMResponse:
-        """Read a whole (not streamed) chat completion: a dict, or an object like the SDK's.
+        """Read a whole (not streamed) chat completion: a dict, or an object with the SDK's attributes.
 
         Raises:
             LLMError: The completion holds no choice, or an error object.
@@ -301,7 +301,7 @@ class Assembler:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: CallGatherer | None = None
-        self._cleaner: _Cleaner | None = None  # like the calls, created on first use
+        self._cleaner: _Cleaner | None = None  # created on first use, like the calls
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._raw: Any = None
@@ -360,7 +360,7 @@ class Assembler:
         return shown
 
     def _change_model(self, delta: Delta) -> Delta:
-        """Count a failed part, or begin the part of another model: only text stays."""
+        """Count the usage of a failed part, or begin the part of another model; only text is kept."""
         if delta.spent is not None:
             self._spent = delta.spent if self._spent is None else self._spent + delta.spent
             self.is_settled = True

@@ -26,9 +26,9 @@ _DIGITS = re.compile(r"\d{1,3}")
 _CJK = lazy_pattern(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
 _JSON = json.JSONEncoder(ensure_ascii=False)
-OTHER_PART_TOKENS = 1_000  # an image or a sound of any size
-MESSAGE_OVERHEAD = 4  # role and separators of the usual chat templates
-_PIECES, _PIECE_CHARS = 50, 2_000  # sample of a longer text, to bound the cost
+OTHER_PART_TOKENS = 1_000  # tokens of an image or a sound of any size
+MESSAGE_OVERHEAD = 4  # tokens for role and separators in usual chat templates
+_PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled of a longer text, to limit the cost
 # A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
 # request. Estimates of short requests are too rough for this check.
 MIN_SHARE = 0.5
@@ -110,13 +110,13 @@ class ContextLedger:
 
     Args:
         tokens: Length of the first `messages` messages, with system message and tools; 0 if unknown.
-        messages: Number of messages that `tokens` covers.
-        counted: True if a server counted the tokens, False if they are estimated.
+        messages: Number of messages counted in `tokens`.
+        counted: True if a server counted `tokens`, False if they are estimated.
         boundary: The newest change of earlier messages, None if there was none.
-        results_cut: True once a tool's result was too long to be kept whole.
+        results_cut: True once a tool's result was truncated.
         prompt: Prompt tokens of the newest request, as counted; 0 if unknown.
-        sizes: Estimates of the messages, computed once each. Not part of the plain form.
-        tools: The newest tools, and the estimate for them. Not part of the plain form.
+        sizes: Estimates of the messages, computed once each. This field is not part of the plain form.
+        tools: The newest tools, and the estimate for them. This field is not part of the plain form.
     """
 
     tokens: int = 0
@@ -133,7 +133,7 @@ class ContextLedger:
         return sum(self._sizes(messages))
 
     def length(self, messages: Sequence[JsonFields], fixed: int) -> tuple[int, bool]:
-        """Return the length of the next request, and whether any of it is estimated."""
+        """Return the length of the next request, and True if any part of it is estimated."""
         sizes = self._sizes(messages)
         if not self.tokens or self.messages > len(messages):
             return fixed + sum(sizes), True
@@ -179,7 +179,7 @@ class ContextLedger:
 
 
 def track(tracking: dict[str, dict[str, int]], boundary: Boundary) -> None:
-    """Add one change to the sums by rung."""
+    """Add one change to the sums of its compaction rung."""
     sums = tracking.setdefault(boundary["rung"], {"acted": 0, "saved": 0})
     sums["acted"] += 1
     sums["saved"] += boundary["tokens_before"] - boundary["tokens_after"]

@@ -28,7 +28,7 @@ def _add(a: int | None, b: int | None) -> int | None:
     return a if b is None else a + b
 
 
-@dataclasses.dataclass(frozen=True, slots=True)  # compared in each step
+@dataclasses.dataclass(frozen=True, slots=True)  # plain equality, because usages are compared in each step
 class TokenUsage:
     """Tokens of one request, or of several added with ``+``.
 
@@ -69,7 +69,7 @@ class TokenUsage:
             for name, usage in other.by_model:
                 sums[name] = sums[name] + usage if name in sums else usage
             by_model = tuple(sums.items())
-        if other.cache_write_tokens is not None:  # rare, and this runs several times in a step
+        if other.cache_write_tokens is not None:  # rare, and this code runs often
             written = other.cache_write_tokens + (written or 0)
             written_1h = _add(written_1h, other.cache_write_1h_tokens)
         if other.cache_missed_tokens is not None:
@@ -99,7 +99,8 @@ class TokenUsage:
         """Return the usage with `cache_missed_tokens`; unchanged if no cached tokens were reported.
 
         Args:
-            previous: Prompt tokens of the run's previous request; 0 for none. A cache could hold them all.
+            previous: Prompt tokens of the run's previous request; 0 for none. The cache could hold all of
+                them.
         """
         if self.cached_tokens is None:
             return self
@@ -143,7 +144,7 @@ class TokenUsage:
         if cached is None:
             cached = next((n for name in _CACHED if (n := count_of(usage, name)) is not None), None)
         if cached is not None and prompt is not None:
-            cached = min(cached, prompt)  # some reports exceed the prompt
+            cached = min(cached, prompt)  # some reports exceed the prompt tokens
         written = None if details is None else count_of(details, "cache_write_tokens")
         prompt, completion = prompt or 0, completion or 0
         return cls(
@@ -160,7 +161,7 @@ class TokenUsage:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
         data = dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
-        if self.cache_write_tokens is not None:  # newer than the others: old records lack them
+        if self.cache_write_tokens is not None:  # newer fields, which old records lack
             data["cache_write_tokens"] = self.cache_write_tokens
         if self.by_model:
             data["by_model"] = {name: usage.to_dict() for name, usage in self.by_model}
@@ -181,13 +182,14 @@ class TokenUsage:
         return cls(**{name: data[name] for name in names if name in data}, by_model=by_model)
 
 
-_usage_of = attrgetter(*_USAGE_FIELDS)  # one call: each step records its usage
+_usage_of = attrgetter(*_USAGE_FIELDS)  # a single call, because each step records its usage
 
 
 def _reported_cost(usage: object) -> float | None:
     """Return the cost in a usage report: a number (OpenRouter), or an object with the total (Perplexity).
 
-    With the user's own key OpenRouter's number is its fee alone; the provider's price is a separate field.
+    With the user's own provider key, OpenRouter's number is only its fee; the provider's price is a separate
+    field.
     """
     cost = get(usage, "cost")
     if cost is None:
@@ -230,8 +232,8 @@ class ToolCall:
         id: Unique within the history; generated if the server sent none.
         name: The tool's name, as the model wrote it.
         arguments: The parsed arguments, always a JSON object.
-        invalid: Why the arguments cannot be used, or None. If set, `arguments` is empty, the tool does not
-            run, and the model gets the reason.
+        invalid: Reason why the arguments cannot be used, or None. If set, `arguments` is empty, the tool does
+            not run, and the model gets the reason.
         extra: Server-specific fields of the call, to be sent back, those of its ``function`` under that
             name; None if there were none.
     """
@@ -277,7 +279,7 @@ class ServedPart(NamedTuple):
 
     Args:
         model: Name of the model.
-        start: Character of the text at which its part begins; text after it is not part of the response.
+        start: Index in the text at which the part begins; text of earlier models beyond it is dropped.
         origin: The server and model, for the fields that they add; see `origin_of`.
     """
 
@@ -299,7 +301,7 @@ class Delta(NamedTuple):
         notice: A message for people, shown as a NOTICE event; not part of the response.
         extra: Server-specific fields of the message, to be sent back, or pieces of them.
         served: Another model writes from here on; only the text before its part stays.
-        spent: Tokens of the part so far, whose model failed.
+        spent: Tokens of the part so far, if its model failed.
     """
 
     text: str = ""

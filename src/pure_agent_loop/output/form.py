@@ -31,7 +31,7 @@ _STRICT_WORDS = ("type", "required", "enum", "const", "description", "$ref", "ad
 
 
 class Checked(NamedTuple):
-    """A valid value, or the arguments of a function still to be called, with the chosen member's name."""
+    """A valid value, or the arguments of a function to call, with the name of the chosen member."""
 
     value: Any
     function: Callable[..., Any] | None = None
@@ -50,7 +50,7 @@ class _Member(Protocol):
 
 
 class _TypeMember:
-    """A member for a type."""
+    """Member of a form: a type."""
 
     def __init__(self, kind: Any) -> None:
         self.name = _NAME.sub("_", getattr(kind, "__name__", "") or "answer")[:64]
@@ -65,11 +65,11 @@ class _TypeMember:
             ) from error
 
     def check(self, value: Any) -> Checked:
-        """Return the checked value. Raises ToolArgumentError if it does not fit."""
+        """Return the checked value. Raises ToolArgumentError if the value does not fit."""
         from pydantic_core import ValidationError
 
         try:
-            # JSON mode, because only there a string may be a date, and a list a set.
+            # JSON mode, in which a string may be a date, and a list a set.
             checked = self._adapter.validate_json(json.dumps(value))
             check_numbers(value, checked)
         except ValidationError as error:
@@ -89,7 +89,7 @@ class _TypeMember:
 
 
 class _FunctionMember:
-    """A member for a function; the answer is its arguments, the output its return value."""
+    """Member of a form: a function. The answer holds the arguments; the output is the return value."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         signature = check_signature(function)
@@ -116,7 +116,7 @@ class _FunctionMember:
 
 
 class _ChoiceMember:
-    """A member for a choice that the answer names; needed if one of the members is a function."""
+    """Choice of members, which the answer selects by name; needed if one of the members is a function."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
         self.name = "answer"
@@ -165,7 +165,7 @@ class OutputForm:
         """Parse and check a model's text.
 
         Raises:
-            ToolArgumentError: No value fits; the message gives the problem.
+            ToolArgumentError: No value in the text fits; the message describes the problem.
         """
         values, problem = json_values(text.strip()), None
         for value in values:
@@ -225,7 +225,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
-    """Return the adapter of a return type; None for a missing or unusable annotation (kept as plain JSON)."""
+    """Return the adapter of a return type; None without a usable annotation: the value is then plain JSON."""
     if hint is inspect.Signature.empty:
         return None
     try:
@@ -260,7 +260,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> tuple[Any, bool]:
-    """Return the schema without additional properties, and whether a strict server can enforce it."""
+    """Return the schema with additional properties forbidden, and whether a strict server can enforce it."""
     if isinstance(schema, list):
         parts = [_closed(entry) for entry in schema]
         return [part for part, _ in parts], all(is_strict for _, is_strict in parts)
@@ -314,7 +314,7 @@ class TypedOutput:
 
     @property
     def functions(self) -> list[Callable[..., Any]]:
-        """The user's functions that it calls."""
+        """The user's functions that this output calls."""
         return [*(self._form.functions if self._form else ()), *self._checks]
 
     def partial(self) -> PartialReader | None:

@@ -10,14 +10,14 @@ from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.tool_modes.typed_answers import FINAL_RESULT
 from pure_agent_loop.llm.values import Delta
 
-WRAPPER = "response"  # key of a value that is not an object
+WRAPPER = "response"  # key under which a value that is not an object is wrapped
 MAX_STARTS = 50
 _START = re.compile(r"[\[{]")
 _DECODER = json.JSONDecoder()
 
 
 def json_values(text: str) -> list[Any]:
-    """Return the JSON values in a string: all of it, else its objects and lists, last one first."""
+    """Return the JSON values in a string: the whole string, else its objects and lists, last one first."""
     try:
         return [loads_strictly(text)]
     except (ValueError, RecursionError):
@@ -48,7 +48,7 @@ class PartialReader:
     def __init__(self, *, wrapped: bool) -> None:
         self._wrapped = wrapped
         self._text = ""
-        self._next = 0  # length of the text for the next parse; parsing at each piece would be slow
+        self._next = 0  # text length at which to parse next; parsing after each piece would be slow
         self._final: int | None = None
         self._last: list[Any] = []
 
@@ -83,7 +83,7 @@ class PartialReader:
         try:
             try:
                 value = from_json(text, allow_partial="trailing-strings")
-            except TypeError:  # an older pydantic, which returns only complete texts
+            except TypeError:  # older versions of pydantic return only complete strings
                 value = from_json(text, allow_partial=True)
         except ValueError:  # trailing words, or not JSON
             return []

@@ -1,4 +1,4 @@
-"""Protocols of a typed answer, as used by the loop."""
+"""Interface between the loop and typed answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PartialOutput(Protocol):
 
 
 class OutputSpec(Protocol):
-    """The required output of a run."""
+    """Output specification of a run."""
 
     retries: int
 

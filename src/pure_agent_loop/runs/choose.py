@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # never send the real key to an unknown local server
-# Prefixes of model names, other than chat completions.
+# Prefixes of model names for protocols other than chat completions.
 PROTOCOLS = ("anthropic", "bedrock", "gemini", "responses", "vertex")
-# Models that OpenAI serves by the Responses protocol alone, also with a date; as of 2026-11-27. Source:
-# `ResponsesModel` without `ChatModel` in the types of the ``openai`` package 3.57.0.
+# Models that OpenAI serves only by the Responses protocol, also with a date in the name; as of 2026-11-27.
+# Source: `ResponsesModel` without `ChatModel` in the types of the ``openai`` package 3.57.0.
 RESPONSES_ONLY = frozenset({
     "computer-use-preview", "gpt-5-codex", "gpt-5-pro", "gpt-5.1-codex-max", "gpt-5.5-pro", "gpt-5.6-cyber",
     "gpt-6-cyber", "gpt-6-rosalind", "gpt-6.2-astra-law", "gpt-daybreak-blue-latest",
@@ -48,7 +48,7 @@ NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
   3. {embedded}"""
-_CHOOSING = threading.Lock()  # serialize searches: the second finds the server the first started
+_CHOOSING = threading.Lock()  # one search at a time: a second one finds the server started by the first
 
 
 class Choice(NamedTuple):
@@ -82,7 +82,7 @@ def without_protocol(model: str, owner: str = "model") -> str:
 
 
 def _check_prefix(model: str, url: str, owner: str = "model") -> None:
-    """Reject ``PREFIX:NAME`` at OpenAI, whose only names with a colon are of fine-tuned models, ``ft:...``.
+    """Reject ``PREFIX:NAME`` at OpenAI, where only names of fine-tuned models (``ft:...``) have a colon.
 
     Source: ``suffix`` in ``fine_tuning.job_create_params`` of the ``openai`` package 3.57.0.
     """
@@ -101,7 +101,7 @@ def protocol_of(model: str) -> str:
 
 
 def protocol_at(url: str) -> str:
-    """Return the protocol of Anthropic or Google for a URL of theirs; empty for others."""
+    """Return the protocol of Anthropic or Google for a URL of that maker; empty for other URLs."""
     return next((name for name in PROTOCOLS if name != "responses" and client_type(name).is_own(url)), "")
 
 
@@ -291,7 +291,7 @@ def _check_url(url: SourcedValue) -> str:
     try:
         parts = urllib.parse.urlsplit(url.value)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # raises for a port that is not a number
+        _ = parts.port  # access raises an error if the port is not a number
     except ValueError:
         valid = False
     if not valid:
@@ -300,7 +300,7 @@ def _check_url(url: SourcedValue) -> str:
 
 
 def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:
-    """Return the key for a URL. OpenAI's key goes to a local server only if both are set as a pair."""
+    """Return the key for a URL. OpenAI's key goes to a local server only if key and URL are set together."""
     foreign = key is not None and key.source == "OPENAI_API_KEY" and url.source != "OPENAI_BASE_URL"
     if is_loopback(url.value):
         return LOCAL_KEY if key is None or foreign else key.value
@@ -416,7 +416,7 @@ def choose_model(
 
 
 def _needs_responses(model: str | None, base_url: str | None) -> bool:
-    """Return True for a model of OpenAI, at OpenAI, that has no chat completions."""
+    """Return True for an OpenAI model at OpenAI's URL that does not support chat completions."""
     if model is None or re.sub(r"-\d{4}-\d\d-\d\d$", "", model) not in RESPONSES_ONLY:
         return False
     return client_type("responses").is_own(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
@@ -456,8 +456,8 @@ def client_for(
 class AvailableClient(StreamingClient):
     """Lazy client of the local model, selected at the first request.
 
-    An agent without a model can therefore be created anywhere: no search, download or start happens before.
-    After the selection, attributes come from the selected client.
+    Creating an agent without a model therefore never searches for, downloads or starts anything. After the
+    selection, attributes come from the selected client.
 
     Args:
         choose: Function that selects the model; may block.
@@ -551,7 +551,7 @@ def _asked_for(
     client = OpenAIClient(model, api_key, base_url, thinking_level, profile=profile, prepared=False)
     if is_bare:
         _check_prefix(model, client.base_url)
-    if prepared and client.has_key:  # without a key the first request raises, so that modules import
+    if prepared and client.has_key:  # without a key only the first request raises
         client.prepare()
     return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, {why}")
 

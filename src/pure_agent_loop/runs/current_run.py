@@ -1,4 +1,4 @@
-"""Current run of user functions: what they read of it, and how they report and ask; see `RunContext`."""
+"""The run as user functions see it: its data, progress reports and questions; see `RunContext`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class CurrentRun:
         return self.state.history(self.kit.prompts.tool_waiting)
 
     def has_tool(self, name: str) -> bool:
-        """Return True if the model is offered the tool."""
+        """Return True if the tool is offered to the model."""
         return name in self.kit.tools
 
     @property

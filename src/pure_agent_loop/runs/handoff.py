@@ -27,7 +27,7 @@ from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 
-MAX_HANDOFFS = 8  # per run; after that the current agent must answer
+MAX_HANDOFFS = 8  # maximum per run; after that, the current agent must answer
 Filter = Literal["all", "no_tools", "task"] | Callable[[list[Message]], list[Message]]
 _FILTERS = ("all", "no_tools", "task")
 _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -89,7 +89,7 @@ class Handoff:
             name=f"transfer_to_{tool_name(self.name)}",
             description=descriptions[default_language()],
             parameters=_NOTHING,
-            read_only=True,  # calls of the target agent have their own checks
+            read_only=True,  # the target agent's calls are checked separately
             words={language: ToolWords(text) for language, text in descriptions.items()},
         )
 
@@ -170,7 +170,7 @@ def resolve_handoff(
 
 
 def _restrict(member: HandoffTarget, above: Kit) -> Kit:
-    """Return the kit of a target agent; an `output_type` of the run applies to the last agent."""
+    """Return the kit of a target agent; the run's `output_type` applies to the last agent."""
     from pure_agent_loop.runs.together import restricted_kit
 
     below = restricted_kit(kit_of(member), above)
@@ -208,7 +208,7 @@ def _next(member: HandoffTarget, name: str) -> Handoff:
 
 
 def _shortest(names: Sequence[str], first: str) -> list[str]:
-    """Return the path to the current agent without cycles."""
+    """Return the path to the current agent, with cycles removed."""
     path = [first]
     for name in names:
         path = [*path[: path.index(name)], name] if name in path else [*path, name]
@@ -216,7 +216,7 @@ def _shortest(names: Sequence[str], first: str) -> list[str]:
 
 
 def handed_state(old: QueryState, system_prompt: str, messages: list[HistoryMessage]) -> QueryState:
-    """Return the initial state of the next agent's loop: counters are kept, the rest is reset."""
+    """Return the initial state of the next agent's loop: counters are kept, everything else is reset."""
     plain = old.to_dict()
     new = QueryState.from_dict(
         {

@@ -58,7 +58,7 @@ class RequestFields(TypedDict, total=False):
 
 
 class ModelSettings(RequestFields, total=False):
-    """Fields of every request of a run: ``run(task, model_settings={"top_p": 0.2})``. None omits a field."""
+    """Fields of every request of a run: ``run(task, model_settings={"top_p": 0.2})``. None omits one."""
 
     temperature: float | None
 

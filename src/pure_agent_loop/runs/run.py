@@ -1,4 +1,4 @@
-"""A run from outside: its input, its first state, and the four ways to start it."""
+"""Runs for callers: the input and initial state of a run, and the four ways to start it."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class RunInput:
         task: Task text; None to resume.
         system_prompt: System message, unless the history has its own.
         media: Parts attached to the task; see `media_parts`.
-        first: Initial agent, which may have handed the state or the session over to another one.
+        first: Initial agent; the state or the session may already have been handed over to another agent.
 
     Raises:
         ConfigError: `task` is not a string, or media are given without a task.
@@ -342,14 +342,14 @@ def resumed_state(
     """
     data = state.to_dict() if isinstance(state, QueryState) else state
     copy = QueryState.from_dict(data)
-    last = copy.messages[-1:] if copy.pending else []  # its calls are pending on purpose
+    last = copy.messages[-1:] if copy.pending else []  # the calls are pending on purpose
     fixed, fixes = repair_history(copy.messages[: len(copy.messages) - len(last)], prompts.tool_lost)
     copy.messages = [*fixed, *last]
     copy.resume()
     if task is not None:
         copy.close(prompts.tool_not_started)
         copy.task, copy.tool_rounds = task, 0
-        copy.must_close, copy.stop_hook_count = "", 0  # both belong to the old task
+        copy.must_close, copy.stop_hook_count = "", 0  # these belong to the old task
         copy.permissions.forget_refusals()
         copy.tools.retries = {}
         copy.go_on(task, "follow_up", media)
@@ -372,10 +372,10 @@ class Run(Generic[Out_co]):
         self._kit = kit
         self._first = first
         self._previous: AgentResult | None = None
-        self._told = 0  # events of the earlier loops
+        self._told = 0  # number of the newest event of earlier loops
         self._is_started = False
         if type(kit.journal) is not MemoryJournal:  # a `MemoryJournal` holds no resources
-            weakref.finalize(self, kit.journal.close)  # a run that is never started must release its session
+            weakref.finalize(self, kit.journal.close)  # releases the session of a run that is never started
 
     @property
     def prompts(self) -> Prompts:
@@ -450,11 +450,11 @@ class Run(Generic[Out_co]):
         return self.state.full_history(self._kit.prompts.tool_waiting)
 
     def _interrupted(self) -> RunInterrupted:
-        self.state.stop("cancelled")  # the loop may not have begun
+        self.state.stop("cancelled")  # in case the loop has not begun
         return RunInterrupted(self.result())
 
     def _begin(self) -> None:
-        """Reject a second start, whose state has ended or is in use by another task."""
+        """Reject a second start: the state has ended, or another task uses it."""
         if self._is_started:
             raise ConfigError(
                 "This run has already started, and a run can start only once. "
@@ -517,7 +517,7 @@ async def _drive_loop(state: QueryState, kit: Kit) -> None:
                 deps = await deps.made()
         except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
             log_failure("The deps function", error)
-            deps = Raised(error)  # raised when the run begins, which ends it
+            deps = Raised(error)  # the error is raised when the run begins, and ends it
         kit = kit.replace(deps=deps)
     with in_run(RunContext(deps, run)):
         try:

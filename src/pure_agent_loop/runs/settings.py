@@ -62,7 +62,7 @@ _NOT_HERE = {
     "n": "A run uses a single answer.",
 }
 OUTPUT_RETRIES = 2
-UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # default where None is a value
+UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # default if None is a valid value
 _OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
 _OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
 _HOOKS = {
@@ -140,13 +140,13 @@ def all_tools(
         return registry
     if not callable(getattr(subagents, "for_sessions", None)):
         raise ConfigError(f"subagents must be a SubagentManager; it is {subagents!r:.80}.")
-    registry = ToolRegistry(registry)  # the caller's registry may serve other agents
+    registry = ToolRegistry(registry)  # copy: other agents may use the caller's registry
     registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
     return registry
 
 
 def with_server_tools_of(tools: ToolRegistry, options: Mapping[str, Any], client: object) -> dict[str, Any]:
-    """Return the options of requests with the tools that the model's server runs.
+    """Return the request options, with the tools that the model's server runs.
 
     Raises:
         ConfigError: The client cannot send them, or they have no JSON form.
@@ -547,12 +547,12 @@ def kit_of(agent: HasKit) -> Kit:
 
 
 def set_deps(agent: HasKit, factory: Callable[..., Any]) -> None:
-    """Set the function that makes the deps of runs that were started without any."""
+    """Set the function that makes the deps of runs started without deps."""
     agent._builder.deps = factory
 
 
 def form_of(output_type: Any) -> Any:
-    """Return the form of an answer; None for text. pydantic is loaded only for other types.
+    """Return the form of an answer; None for text. Other types need pydantic, which is loaded then.
 
     Raises:
         ConfigError: The type has no JSON form.

@@ -27,7 +27,7 @@ class EventStream:
         self._buffer: deque[AnyEvent] = deque()
         self._task: asyncio.Task[None] | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._room = asyncio.Event()  # several may wait: tools emit progress concurrently
+        self._room = asyncio.Event()  # several senders may wait: tools emit progress concurrently
         self._left = False
 
     async def next_batch(self) -> list[AnyEvent]:

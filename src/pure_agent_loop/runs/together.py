@@ -1,4 +1,4 @@
-"""Combined restrictions of an agent and its calling agent: the stricter one applies."""
+"""Combine the restrictions of an agent and its calling agent: the stricter one applies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def restricted_kit(own: Kit, above: Kit) -> Kit:
 
     The agent keeps its model, tools, prompts and settings. Rules, functions, hooks, audit log, budget and
     redaction of both agents apply; the smaller of each limit applies. The run itself (events, session,
-    cancellation) is that of the calling agent. Its `on_ask` answers questions, else that of the agent.
+    cancellation) is that of the calling agent. Questions go to the calling agent's `on_ask`, or to the
+    agent's if the calling agent has none.
 
     Raises:
         ConfigError: The agent requires deps, and neither agent has any.
@@ -121,7 +122,7 @@ def least(one: N | None, other: N | None) -> N | None:
 
 
 class _Audits:
-    """Group of audit logs: each must record a call before it is made."""
+    """Group of audit logs: every log must record a call before the call is made."""
 
     def __init__(self, audits: list[Auditor]) -> None:
         self._audits = audits
@@ -140,7 +141,7 @@ def _joined(notices: Iterable[str | None]) -> str:
 
 
 class SharedBudget(Budget):
-    """Group of budgets: all are charged, and the first exhausted one ends the run."""
+    """Group of budgets: each is charged, and the first exhausted budget ends the run."""
 
     def __init__(self, budgets: Iterable[Budget]) -> None:
         self._budgets = list(budgets)

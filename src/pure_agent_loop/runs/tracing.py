@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-_TRACERS: list[Tracer] = []  # at most one
+_TRACERS: list[Tracer] = []  # at most one tracer
 
 
 class Tracer(Protocol):

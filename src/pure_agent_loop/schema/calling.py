@@ -1,4 +1,4 @@
-"""Call a user's function: in a thread if it may block, with its run, and with each error as an outcome."""
+"""Call a user's function: in a thread if it may block, with the run's context; errors become outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pure_agent_loop.tool_context import current_run
 
 
 async def outcome_of_call(call: Callable[[], Awaitable[Any]], tool: str, prompts: Prompts) -> ToolOutcome:
-    """Return the outcome of a call. Raises only for a real cancellation."""
+    """Return the outcome of a call. Raises only if the task is really cancelled."""
     fail = partial(failed, prompts, tool)
     try:
         return await outcome_of(await call())
@@ -35,14 +35,14 @@ async def outcome_of_call(call: Callable[[], Awaitable[Any]], tool: str, prompts
         return fail("KeyboardInterrupt", model_text("interrupted"), interrupt=True)
     except Retry as error:  # or a subclass
         return replace(fail(Retry.__name__, safe_str(error)), is_retry=True)
-    except ToolExecutionError as error:  # the text around its message names the tool
+    except ToolExecutionError as error:  # the text around the message names the tool
         return fail(type(error).__name__, safe_str(error.message))
     except BaseException as error:  # noqa: BLE001 - even SystemExit must not end the host program
         return _logged(error, tool, fail(type(error).__name__, safe_str(error)))
 
 
 def cancelled_itself(error: asyncio.CancelledError, tool: str, prompts: Prompts) -> ToolOutcome:
-    """Return the outcome of a call that cancelled itself."""
+    """Return the outcome of a call that raised CancelledError without a cancellation of the task."""
     return _logged(error, tool, failed(prompts, tool, type(error).__name__, model_text("cancelled_itself")))
 
 
@@ -75,14 +75,14 @@ def unwrapped(function: Any) -> Any:
 
 
 def _foreign(error: BaseException) -> BaseException:
-    """Make a thread's error safe to raise here: its CancelledError does not cancel this task."""
+    """Make a thread's error safe to raise in this task, which its CancelledError must not cancel."""
     if isinstance(error, asyncio.CancelledError):
         return RuntimeError(model_text("raised_cancelled")).with_traceback(error.__traceback__)
     return error
 
 
 def _is_being_cancelled() -> bool:
-    """Return True unless the running task is certainly not being cancelled (unknowable before 3.11)."""
+    """Return False only if the task is certainly not being cancelled; Python before 3.11 cannot tell."""
     if sys.version_info >= (3, 11):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
@@ -104,7 +104,7 @@ def checked_in_run(name: str, function: Any, *parameters: str) -> Any:
 
 
 def contextual(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is called without the run; unchanged if it does not take the run."""
+    """Return a function that is called without a `RunContext`; unchanged if it does not take one."""
     if not takes_context(function):
         return function
     if inspect.iscoroutinefunction(function):

@@ -47,7 +47,9 @@ def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, .
 
 @dataclass(slots=True, eq=False, repr=False)
 class JsonSchemaType:
-    """A schema from the caller, converted for model servers. Validation checks only names.
+    """Schema from the caller, converted to the subset that model servers accept.
+
+    Its validation checks only the names of arguments.
 
     Args:
         description: Always empty.
@@ -80,7 +82,7 @@ class JsonSchemaType:
 
 
 class Described:
-    """A name, a description and a schema; see `Tool` for the arguments and errors."""
+    """Name, description and schema of a tool; see `Tool` for the arguments and errors."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class Described:
         """The schema and the validator; built on first use, because that imports pydantic."""
         if self._given is not None:
             return self._given
-        assert self._signature is not None  # one of the two is set
+        assert self._signature is not None  # one of the two is always set
         return build_schema(self._signature)
 
     @property

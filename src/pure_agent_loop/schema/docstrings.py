@@ -1,7 +1,7 @@
 """Parse docstrings into a function's description and the descriptions of its parameters.
 
 Google, NumPy and Sphinx (reST) styles, also mixed, with ASCII or full-width colons. Sections about
-results, errors and examples are omitted. Unrecognized text stays prose.
+results, errors and examples are omitted. Unrecognized text becomes part of the description.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def parse_docstring(text: str | None) -> Docstring:
     return _parsed(str(text or ""))  # a `str` subclass may not be hashable
 
 
-@lru_cache(maxsize=1024)  # a service may create its agent, with the same functions, per request
+@lru_cache(maxsize=1024)  # cached, as a service may create an agent with the same functions for each request
 def _parsed(text: str) -> Docstring:
     return _DocstringReader(inspect.cleandoc(text).splitlines()).read()
 
@@ -193,7 +193,7 @@ def _closing(text: str) -> int:
 
 
 def _joined(lines: list[str]) -> str:
-    """Undo the wrapping: one line per paragraph or bullet."""
+    """Join wrapped lines: one line per paragraph or bullet."""
     result = ""
     gap = ""
     for line in (line.strip() for line in lines):

@@ -1,7 +1,7 @@
-"""Equivalent spellings of a call's arguments. Rules are matched against all of them.
+"""Equivalent spellings of a call's arguments. Permission rules are matched against all of them.
 
 A model may omit a default, write a number as text, or give a path from the root of the file system or
-through a link. The tool treats these spellings alike, so rules must, too.
+through a link. The tool treats these spellings as equal, so rules must treat them as equal, too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Forms(NamedTuple):
     """One call in all its spellings.
 
     Args:
-        meant: The tool's interpretation. A rule that allows must match one of these.
-        written: The model's own spelling. A rule that denies or asks may also match this.
+        meant: The arguments as the tool interprets them. An allow rule must match one of these.
+        written: The arguments as the model wrote them. A deny or ask rule may also match these.
     """
 
     meant: tuple[Mapping[str, Any], ...]
@@ -37,7 +37,7 @@ class Forms(NamedTuple):
         return (*self.written, *self.meant)
 
     def with_paths(self, paths: Sequence[str]) -> Forms:
-        """Return the forms with the argument `path` replaced by each name of its target."""
+        """Return the forms with the argument `path` replaced by each name of the path's target."""
         if not paths:
             return self
         meant = tuple({**self.meant[0], "path": path} for path in paths)
@@ -62,7 +62,7 @@ def _is_left_out(name: str, args: Mapping[str, Any], schema: Mapping[str, Any]) 
 
 
 def kinds_of(schema: object) -> set[str]:
-    """Return the JSON types that a schema accepts; empty if it does not say."""
+    """Return the JSON types that a schema accepts; empty if the schema does not name any."""
     if not isinstance(schema, Mapping):
         return set()
     kind, several = schema.get("type"), schema.get("anyOf") or schema.get("oneOf")
@@ -73,7 +73,7 @@ def kinds_of(schema: object) -> set[str]:
 
 
 def _taken(value: Any, schema: object) -> Any:
-    """Convert a value as the tool does: the text of a number, boolean, list or object to that value."""
+    """Convert a value as the tool does: text of a number, boolean, list or object becomes that value."""
     kinds = kinds_of(schema)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -96,7 +96,7 @@ def _taken(value: Any, schema: object) -> Any:
 
 
 def paths_of(root: str, path: object) -> list[str]:
-    """Return the names of a path's target: in its folder, and from the root of the file system.
+    """Return the names of a path's target: relative to its folder, and from the root of the file system.
 
     Args:
         root: The folder that the path is relative to.
@@ -120,7 +120,7 @@ def paths_of(root: str, path: object) -> list[str]:
 
 
 def fits(pattern: str, value: Any, name: str = "", *, too_long: bool = False) -> bool:
-    """Return True if an argument's value matches a rule's pattern; `too_long` if it cannot be judged."""
+    """Return True if an argument's value matches a pattern; `too_long` if the value is too long to match."""
     if isinstance(value, bool):
         pattern = pattern.lower()  # accept Python's spelling, too
     elif isinstance(value, (int, float)):

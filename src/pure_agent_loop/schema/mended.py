@@ -1,7 +1,8 @@
 """Convert foreign JSON Schemas to the subset that model servers accept.
 
-A construct that a server may reject is replaced by an equivalent one, or (a choice between whole sets of
-arguments, which few servers accept) by words. Anything without an equivalent stays unchanged.
+A construct that a server may reject is replaced by an equivalent one. A choice between whole sets of
+arguments, which few servers accept, is described in words instead. Anything without an equivalent stays
+unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pure_agent_loop.errors import ConfigError
 MAX_DEPTH = 100
 MAX_INLINED = 200  # inlined references
 MAX_CHOICES = 5  # nested choices
-MAX_WORDS = 500  # characters of a rule in words
+MAX_WORDS = 500  # maximum characters of a rule described in words
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _SYNONYMS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array",
              "dict": "object", "none": "null"}  # fmt: skip
@@ -28,13 +29,14 @@ _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
 def mended_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments as servers accept it; equal to the given one if valid.
+    """Return the schema of a tool's arguments in a form that servers accept; equal to the given one if valid.
 
     Args:
         schema: The schema. It is not modified.
 
     Raises:
-        ConfigError: The schema is not JSON, not an object's, nested over 100 levels deep, or contains itself.
+        ConfigError: The schema is not JSON, is not of type ``object``, is nested over 100 levels deep, or
+            contains itself.
     """
     mender, top, seen = _SchemaMender(schema), dict(schema), set[str]()
     while "$ref" in top and str(top["$ref"]) not in seen:
@@ -59,7 +61,7 @@ def mended_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _SchemaMender:
-    """A converter of a schema and its subschemas."""
+    """Converter of a schema and its subschemas."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root, self._left = root, MAX_INLINED
@@ -120,7 +122,7 @@ def _with_type(schema: dict[str, Any]) -> dict[str, Any]:
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     names = dict.fromkeys(_SYNONYMS.get(str(kind).lower(), str(kind).lower()) for kind in kinds)
     valid_kinds = [kind for kind in names if kind in _TYPES]
-    if len(valid_kinds) < len(names) or not valid_kinds:  # an unknown type could be anything
+    if len(valid_kinds) < len(names) or not valid_kinds:  # an unknown type could allow any value
         return {key: value for key, value in schema.items() if key != "type"}
     return {**schema, "type": valid_kinds if len(valid_kinds) > 1 else valid_kinds[0]}
 
@@ -160,7 +162,7 @@ def _without(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _with_bounds(schema: dict[str, Any]) -> dict[str, Any]:
-    """Convert draft 4's boolean ``exclusiveMinimum`` with its separate bound."""
+    """Convert the boolean ``exclusiveMinimum`` of JSON Schema draft 4 to a bound."""
     for name, bound in _BOUNDS:
         if isinstance(schema.get(name), bool):
             is_exclusive, schema = schema[name], _without(schema, name)
@@ -170,7 +172,7 @@ def _with_bounds(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_items(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add ``items`` to arrays. Convert an old-form tuple to ``prefixItems`` and a choice of its items."""
+    """Add ``items`` to arrays. Convert a tuple in the older form to ``prefixItems``."""
     items, kinds = schema.get("items"), schema.get("type")
     if isinstance(items, list):
         choices = [choice for n, choice in enumerate(items) if not _is_listed(choice, items[:n])]

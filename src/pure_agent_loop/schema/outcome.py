@@ -1,7 +1,7 @@
 """Convert a tool's return value to an outcome: text, and message parts for media.
 
 Tables and arrays are recognized by their attributes (pandas, polars, numpy and similar packages are never
-imported) and truncated: a model reads an excerpt and the total size.
+imported) and truncated: the model gets an excerpt and the total size.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pure_agent_loop.tool_context import current_call
 MAX_ROWS, MAX_COLUMNS, CELL_CHARS = 50, 20, 80
 MAX_VALUES = 1_000  # per array
 MAX_MEDIA, MAX_MEDIA_BYTES = 20, 20_000_000  # per result
-MAX_PIECE_CHARS = 1_000_000  # per iterator, which may be endless
+MAX_PIECE_CHARS = 1_000_000  # limit for an iterator, which may be endless
 _PLAIN = frozenset({int, float, bool, type(None)})
 
 
 class CommandEnd(TypedDict):
-    """End of a command, for people: a model reads the same in the text.
+    """How a command ended, as shown to people; the model reads it in the text of the result.
 
     Args:
-        exit_code: 124 for a command that exceeded its time, as of ``timeout`` of the GNU coreutils.
-        seconds: Duration of the command, also if it ran before the call.
-        lines: Number of lines that it printed.
+        exit_code: Exit code; 124 for a command that timed out, as with ``timeout`` of the GNU coreutils.
+        seconds: Duration of the command, even if it ran before the call.
+        lines: Number of lines that the command printed.
         tail: The last of these lines, shortened.
-        read_only: True if it ran so that it could change nothing.
+        read_only: True if the command ran so that it could not change anything.
     """
 
     exit_code: int
@@ -54,18 +54,18 @@ class ToolOutcome:
         is_error: True if the call failed.
         is_interrupt: True if Ctrl-C stopped the tool: the run should end.
         spent: Usage of models within the tool, for the run's totals and its `Budget`: ``usage`` (the plain
-            form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has already
-            counted it. A tool that sets this field or `is_error` returns a `ToolOutcome`.
+            form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if the budget has already
+            counted this usage. A tool that sets this field or `is_error` returns a `ToolOutcome`.
         is_background: True if the work continues in the background and a message will report its result.
         hands_to: The agent that takes over; the run ends with ``handed_off``.
         is_retry: True if the tool asked the model to correct its call; see `Retry`.
         found: Names of tools that the model may call from the next step on.
         parts: Images and files of the result, as message parts.
-        command: How the command ended that the tool ran; None if it ran none.
-        refused: Kind of error of a call that was not made: no such tool, or not with these arguments.
+        command: How the tool's command ended; None if the tool did not run a command.
+        refused: Error kind of a call that was not made because the tool is missing or rejects the arguments.
         value: The tool's return value, unless it is a string. It is never recorded.
-        error: The error of its function, if it was neither `Retry` nor another error of this package: most
-            likely a bug in the function. It is never recorded.
+        error: The error that the tool's function raised, unless it is an error of this package such as
+            `Retry`; it is most likely a bug. It is never recorded.
     """
 
     text: str
@@ -84,7 +84,7 @@ class ToolOutcome:
 
     @property
     def has_failed(self) -> bool:
-        """True if the call failed, or the command that it ran."""
+        """True if the call or its command failed."""
         return self.is_error or (self.command is not None and self.command["exit_code"] != 0)
 
 
@@ -98,7 +98,7 @@ def failed(
     is_made: bool = True,
     hint: bool = True,
 ) -> ToolOutcome:
-    """Return the outcome of a failed call, in the words for the model.
+    """Return the outcome of a failed call, with an error text for the model.
 
     Args:
         interrupt: True after Ctrl-C.
@@ -124,14 +124,14 @@ async def outcome_of(result: Any) -> ToolOutcome:
     if isinstance(result, (str, bool, int, float)):
         return ToolOutcome(as_text(result), value=None if isinstance(result, str) else result)
     items = result if isinstance(result, (list, tuple)) else (result,)
-    if not any(_is_medium(item) or _can(item, "shape") for item in items):  # no media, no tables: fast
+    if not any(_is_medium(item) or _can(item, "shape") for item in items):  # fast path: no media, no tables
         return ToolOutcome(_content(result).text, value=result)
     content = await in_thread(partial(_content, result))
     return ToolOutcome(content.text, parts=content.parts or None, value=result)
 
 
 class _Content(NamedTuple):
-    """A value's content for a model."""
+    """Content of a value for a model."""
 
     text: str
     parts: list[dict[str, Any]]
@@ -239,7 +239,7 @@ def _table(frame: Any) -> str:
     rows, columns = frame.shape
     names = [_cell(name) for name in list(frame.columns)[:MAX_COLUMNS]]
     head = frame.head(MAX_ROWS)
-    if _can(frame, "itertuples"):  # pandas, which has row names
+    if _can(frame, "itertuples"):  # pandas: has row names
         lines = [list(row) for row in head.itertuples(index=True, name=None)]
         names = ["", *names]
     else:

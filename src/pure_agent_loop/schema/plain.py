@@ -1,7 +1,7 @@
-"""JSON Schema and validation of plain types, as pydantic writes them, without importing pydantic.
+"""JSON Schema and validation of plain types, equal to pydantic's but without importing pydantic.
 
-Most tools take texts, numbers and lists of them. For other types the functions return `None`, and
-pydantic is used. Both ways validate with pydantic's core and the same core schema.
+Most tools take only strings, numbers and lists of these. For other types the functions here return `None`,
+and the caller uses pydantic. Both ways validate with `pydantic_core` and the same core schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Validator(Protocol):
 
 
 def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
-    """Return the schema of keyword arguments; None if one of them is not plain.
+    """Return the schema of keyword arguments; None if one of the types is not plain.
 
     Args:
         parameters: The parameters, with resolved annotations.

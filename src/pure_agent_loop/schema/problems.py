@@ -1,4 +1,4 @@
-"""Describe invalid arguments to a model: short, complete, without library jargon."""
+"""Describe invalid arguments for a model: briefly, completely, and without library jargon."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _unknown(name: str, arguments: Any, names: Sequence[str], required: Abstract
         return model_text("takes_none", start=start)
     free = [known for known in names if known not in arguments]
     # If exactly one required argument is missing, assume that the unknown name means it.
-    import difflib  # imported only for an error
+    import difflib  # loaded only for an error
 
     close = difflib.get_close_matches(name, free, n=1) or [known for known in free if known in required]
     if len(close) == 1:
@@ -91,7 +91,7 @@ def _wording(error: dict[str, Any]) -> str:
 
 
 def _in_chinese(kind: str, context: dict[str, Any]) -> str:
-    """Return an error of pydantic in Chinese.
+    """Return a pydantic error message in Chinese.
 
     Args:
         context: The values of the placeholders; for a validator's own error the error itself.

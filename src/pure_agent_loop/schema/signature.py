@@ -1,4 +1,4 @@
-"""Read a tool function: its name, its parameters and their annotations. Needs no pydantic."""
+"""Read a tool function: its name, its parameters and their annotations. This works without pydantic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class ToolParameter(NamedTuple):
-    """One parameter that the model fills in.
+    """Parameter that the model fills in.
 
     Args:
         annotation: The type; a string if it could not be resolved yet.
@@ -38,7 +38,7 @@ class ToolParameter(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """True if a call must include it."""
+        """True if a call must include the parameter."""
         return self.default is inspect.Parameter.empty
 
 
@@ -81,7 +81,7 @@ class ToolSignature(NamedTuple):
 
 
 def callable_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function, of a ``partial``'s function, or of a callable object's class."""
+    """Return the name of a function, of the function in a ``partial``, or of a callable object's class."""
     if isinstance(function, functools.partial):
         return callable_name(function.func)
     name = getattr(function, "__name__", None)
@@ -93,9 +93,9 @@ def callable_name(function: Callable[..., Any]) -> str:
 def check_signature(function: Callable[..., Any]) -> ToolSignature:
     """Check that a function can be a tool: each parameter has a type and can be passed by name.
 
-    The check is cheap enough for decoration time. Annotations that name classes of an enclosing function
-    are resolved here, while that function is still running; those that name later definitions of the
-    module stay text until the schema is built.
+    The check is cheap enough for decoration time. Annotations that name classes of an enclosing function are
+    resolved here, while that function is still running. Annotations that name later definitions of the module
+    stay text until the schema is built.
 
     Args:
         function: A function, bound method, ``partial`` or callable object. Arguments bound by a ``partial``
@@ -151,7 +151,7 @@ def wanted_deps(function: Callable[..., Any]) -> str:
     annotation = next(iter(inspect.signature(function).parameters.values())).annotation
     if isinstance(annotation, str):
         annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
-    if isinstance(annotation, str):  # its names may be imported under TYPE_CHECKING
+    if isinstance(annotation, str):  # names in the annotation may be imported under TYPE_CHECKING
         deps_type: Any = annotation.partition("[")[2].rpartition("]")[0]
     else:
         deps_type = next(iter(typing.get_args(annotation)), Any)
@@ -179,7 +179,7 @@ def _takes_none(deps_type: Any) -> bool:
 
 def _is_context(annotation: Any, function: Callable[..., Any]) -> bool:
     if isinstance(annotation, str):
-        if _CONTEXT_TEXT.match(annotation):  # even if imported under TYPE_CHECKING
+        if _CONTEXT_TEXT.match(annotation):  # also if `RunContext` is imported under TYPE_CHECKING
             return True
         annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
     return _is_run_context(annotation)
@@ -269,7 +269,7 @@ def _doc(function: Callable[..., Any]) -> str:
     if not (inspect.isroutine(function) or inspect.isclass(function)):
         # For a callable object, the docstring of `__call__` is more specific than the class's.
         return inspect.getdoc(type(function).__call__) or inspect.getdoc(function) or ""
-    own = function.__doc__  # with its indentation, which the caller strips
+    own = function.__doc__  # still indented; the caller strips the indentation
     return own if isinstance(own, str) else inspect.getdoc(function) or ""
 
 
@@ -288,7 +288,7 @@ class _Scope:
         self.local_types = local_types or classes
 
     def try_resolve(self, annotation: Any) -> tuple[Any, bool]:
-        """Return the annotation, resolved if possible, and whether it was."""
+        """Return the annotation, resolved if possible, and True if it was resolved."""
         try:
             return self.resolve(annotation), True
         except Exception:  # noqa: BLE001 - evaluating text may raise anything; retried later
@@ -338,7 +338,7 @@ def _with_references(annotation: Any) -> Any:
 
 
 def _innermost(function: Any) -> Any:
-    """Return the function object that owns the code and globals of the annotations."""
+    """Return the function whose code and globals the annotations belong to."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -360,7 +360,7 @@ def _closure(function: Any) -> dict[str, Any]:
 
 
 def _surroundings(function: Any, inner: Any) -> dict[str, Any]:
-    """Return names of a method's class and of the running functions in which `inner` was defined."""
+    """Return the names in a method's class and in the running functions in which `inner` was defined."""
     owner = getattr(function, "__self__", None)
     names: dict[str, Any] = {}
     if owner is not None:

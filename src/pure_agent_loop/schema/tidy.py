@@ -1,4 +1,4 @@
-"""Simplify pydantic's JSON Schema for models and their servers: no titles, no avoidable ``$ref``."""
+"""Simplify pydantic's JSON Schema for models and model servers: remove titles and avoidable ``$ref``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def tidy_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Drop generated titles and inline definitions.
 
     Several servers fail on ``$ref``. Only definitions that contain themselves stay under ``$defs``;
-    all of them do if the schema would exceed 5,000 objects (twenty types that each use the next
-    one twice would give a million).
+    all definitions do if the schema would exceed 5,000 objects (twenty types that each use the next one twice
+    would give a million).
 
     Args:
         schema: A JSON Schema as pydantic writes it. It is not modified.

@@ -15,12 +15,12 @@ T = TypeVar("T")
 def as_protocol(thing: object, ability: Callable[..., T]) -> T | None:
     """Return the object typed as the protocol, or None if it lacks a method.
 
-    `isinstance` misses methods behind ``__getattr__`` from Python 3.12 on: a client that wraps another one
-    would lose the optional methods of the wrapped client.
+    From Python 3.12 on, `isinstance` misses methods behind ``__getattr__``: a client that wraps another
+    client would lose the optional methods of the wrapped one.
 
     Args:
-        thing: A client, a compactor, a store.
-        ability: A `Protocol` with the required methods.
+        thing: An object of the user, such as a client, a compactor or a store.
+        ability: A `Protocol` that has the required methods.
     """
     for name in _names(ability):
         if not callable(getattr(thing, name, None)):
@@ -42,7 +42,7 @@ def checked_function(name: str, function: Any, *parameters: str) -> Any:
         parameters: The arguments, as the message names them.
 
     Raises:
-        ConfigError: It is not a function, or it does not accept these arguments.
+        ConfigError: The value is not a function, or it does not accept these arguments.
     """
     if function is not None and not callable(function):
         raise ConfigError(f"{name} must be a function; it is {function!r:.80}.")
@@ -79,7 +79,7 @@ def check_shape(
         also: More text about the parameters, for the message.
 
     Raises:
-        ConfigError: It does not accept them; the message shows the call.
+        ConfigError: The function does not accept the arguments; the message shows the call.
     """
     try:
         signature = inspect.signature(function)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
 PYTHON = sys.executable
-NEUTRAL_DIR = Path(sys.executable).anchor  # a folder with nothing to load
+NEUTRAL_DIR = Path(sys.executable).anchor  # a working folder from which nothing can be loaded
 NETWORK = (
     *(
         "HTTP_PROXY",
@@ -42,8 +42,8 @@ _PLACES = (
 )
 _FOLDER_LISTS = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _PACKAGE = __name__.partition(".")[0]
-# The package itself is the very one that runs here, an editable or a vendored one too; all else is appended,
-# so that it hides nothing.
+# The child uses the same copy of this package, even an editable or a vendored one; all other folders are
+# appended, so that they do not hide any module.
 _BEGIN = """\
 import importlib.util as util, runpy, sys
 package, start, folders, module = sys.argv[1:5]
@@ -113,13 +113,13 @@ def _is_usable(path: str) -> bool:
     """True if a path is absolute and lies outside the working folder.
 
     Packages installed for this Python are trusted, also in a ``.venv`` there. If the working folder is the
-    user's home or a parent of it, only the folder itself is excluded.
+    user's home or a parent of the home, only the working folder itself is excluded.
     """
     if not Path(path).is_absolute():
         return False
     try:
         cwd, place = Path.cwd(), Path(os.path.realpath(path))
-    except OSError:  # it was deleted
+    except OSError:  # the working folder was deleted
         return True
     if cwd == place or cwd not in place.parents:
         return cwd != place
@@ -140,11 +140,11 @@ def _home() -> Path:
 
 
 def kill_group(process: Any, sign: int | None = None) -> None:
-    """End a program that began a session, and its children.
+    """End a program that was started in its own session, and its children.
 
     Args:
         process: A process with a `pid` and a method `kill`.
-        sign: Signal; None to kill.
+        sign: Signal to send; None to kill.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
@@ -157,7 +157,8 @@ def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
     """Write to a program's standard input.
 
     Raises:
-        BrokenPipeError: The program has closed its input. Checked first, as uvloop raises another error.
+        BrokenPipeError: The program has closed its input. This is checked first, because uvloop raises
+            another error.
     """
     if stdin.is_closing():
         raise BrokenPipeError
@@ -175,7 +176,7 @@ async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") ->
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
     if stdin is None:
         return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its error output has the reason
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the error output has the reason
         if data:
             write_to(stdin, data)
             await stdin.drain()

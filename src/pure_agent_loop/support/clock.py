@@ -29,7 +29,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The system clock; binds Python's functions directly, as a run calls them several times a step."""
+    """The system clock; binds Python's functions directly, as a run calls them several times per step."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)

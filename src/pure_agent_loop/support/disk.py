@@ -31,7 +31,7 @@ def flush_to_disk(handle: int) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Flush a folder, so that created and deleted names survive a power cut."""
-    with contextlib.suppress(OSError):  # not supported on Windows and some network file systems
+    with contextlib.suppress(OSError):  # Windows and some network file systems do not support this
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -52,7 +52,7 @@ class FileEnd(Protocol):
 
     @property
     def needs_newline(self) -> bool:
-        """True if the last line is complete except for its newline."""
+        """True if the last line lacks only its newline."""
 
 
 class Appender:
@@ -89,7 +89,7 @@ class Appender:
             durable: Return only after the line is on the disk.
 
         Raises:
-            SessionWriteError: It failed.
+            SessionWriteError: The write failed.
         """
         try:
             size = self._check_end()
@@ -98,7 +98,7 @@ class Appender:
                 if durable:
                     flush_to_disk(self._handle)
             except BaseException:  # Ctrl-C must not leave a partial line either
-                with contextlib.suppress(OSError):  # `_check_end` finds the rest at the next append
+                with contextlib.suppress(OSError):  # the next `_check_end` finds the partial line
                     os.ftruncate(self._handle, size)
                 raise
         except OSError as error:
@@ -130,7 +130,7 @@ class Appender:
         os.close(self._handle)
 
     def _check_end(self) -> int:
-        """Return the size. If another process appended without the lock, end its line."""
+        """Return the file's size. If another process appended without the lock, end its unfinished line."""
         if not is_still(self._handle, self._path):
             raise SessionWriteError(self._path, TAKEN_AWAY)
         if (status := os.fstat(self._handle)).st_size < self._size:

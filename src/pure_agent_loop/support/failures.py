@@ -23,7 +23,7 @@ _REDACTOR: ContextVar[Redactor | None] = ContextVar("pure_agent_loop_log_redacto
 
 @contextmanager
 def logging_without(redactor: Redactor | None) -> Iterator[None]:
-    """Redact known secrets in log entries made inside, in tasks and tool threads too."""
+    """Redact known secrets in log entries made in this block, including its tasks and tool threads."""
     token = _REDACTOR.set(redactor)
     try:
         yield
@@ -52,7 +52,7 @@ def _raised_at(error: BaseException) -> TracebackType | None:
 def log_failure(owner: str, error: BaseException) -> None:
     """Log what a function raised, with its traceback, unless it is an error of this package.
 
-    The place in the record, such as ``%(filename)s``, is where the error was raised.
+    The place in the log record, such as ``%(filename)s``, is the place where the error was raised.
 
     Args:
         owner: The function, such as ``The tool 'look'``.

@@ -17,19 +17,19 @@ from pure_agent_loop.support.lazy import lazy_pattern
 Scalar: TypeAlias = "str | bool"
 Value: TypeAlias = "Scalar | list[Scalar] | dict[str, Scalar]"
 
-MAX_CHARS = 100_000  # of front matter
-_MAX_DEPTH = 3  # the fields, a list in one of them, and `key: value` as an item of it
+MAX_CHARS = 100_000  # maximum characters of front matter
+_MAX_DEPTH = 3  # levels: the fields, a list in a field, and `key: value` as an item of the list
 _FENCE = lazy_pattern(r"---[ \t]*")
 _END = lazy_pattern(r"(---|\.\.\.)[ \t]*")
 _TRAILING = lazy_pattern(r"[ \t]+$", re.M)
 _COMMENT = lazy_pattern(r"(^|[ \t]+)#.*$", re.M)
-# A field with a plain text, on one line or continued on indented ones; `[a] [b]` too.
+# A field with a plain text, on one line or continued on indented lines; also a text like `[a] [b]`.
 _PLAIN_FIELD = lazy_pattern(
     r"^([A-Za-z_][\w.-]*[ \t]*:[ \t]+)(?![\"'|>&*!%@`{#]|\[(?!.*\](?:[ \t]+#.*)?$))(\S.*(?:\n[ \t]+\S.*)*)$",
     re.M,
 )
 _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": "", "~": ""}
-# Characters that YAML rejects or reads as line breaks are exchanged while it is parsed.
+# Characters that YAML rejects or reads as line breaks are replaced during parsing.
 _EXCHANGED = (*range(9), 11, 12, *range(14, 32), *range(127, 160), 0x2028, 0x2029, 0xFFFE, 0xFFFF)
 _STAND_INS = {code: 0x10F000 + number for number, code in enumerate(_EXCHANGED)}
 _RESTORED = {stand_in: code for code, stand_in in _STAND_INS.items()}
@@ -64,7 +64,7 @@ def _fields(head: str) -> dict[str, Value]:
     head = _TRAILING.sub("", head).translate(_STAND_INS) + "\n"
     try:
         root = _compose(head)
-    except FrontMatterError:  # many files hold texts that YAML wants in quotes, such as `Use when: ...`
+    except FrontMatterError:  # many files hold texts that YAML requires in quotes, such as `Use when: ...`
         root = _compose(_PLAIN_FIELD.sub(_quoted, head))
     if root is None:
         return {}
@@ -74,7 +74,7 @@ def _fields(head: str) -> dict[str, Value]:
 
 
 def _compose(head: str) -> Any:
-    """Return the root node of a text, or None; anchors, tags and depth are checked before it is built."""
+    """Return the root node of a text, or None; anchors, tags and depth are checked before nodes are built."""
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
@@ -90,7 +90,7 @@ def _compose(head: str) -> Any:
         return yaml.compose(head, Loader=yaml.SafeLoader)
     except FrontMatterError:
         raise
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: a code in an escape
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: an invalid code in an escape
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 2
         what = getattr(error, "problem", None) or str(error)
         raise FrontMatterError(f"line {line}: {' '.join(what.split())}.") from error

@@ -1,8 +1,8 @@
 """Glob patterns, matched in bounded time: a star costs at most one pass, whatever the pattern and the text.
 
-Patterns may come from a stranger's file or from a model, and a regular expression that backtracks takes
+Patterns may come from an untrusted file or from a model, and a backtracking regular expression takes
 exponential time for ``*a*a*a*a*b``. `fits` matches texts with the stars of rules, `match_stars` matches any
-items; both try again only from the last star, as `fnmatch` does.
+items; both backtrack only to the last star, as `fnmatch` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 
 MAX_TEXT = 1_000_000  # characters; a longer text takes too long to match
-_LITERAL = re.compile(r"[\[\]?]"), re.compile(r"[\[\]]")  # without and with "?" as a wildcard
+_LITERAL = re.compile(r"[\[\]?]"), re.compile(r"[\[\]]")  # index 0: "?" is plain; index 1: "?" is a wildcard
 Test = Callable[[str], bool]
 
 
@@ -21,7 +21,7 @@ def fits(pattern: str, text: str, *, marks: bool = True, too_long: bool = False)
 
     Args:
         text: Text from a model or a server.
-        marks: A question mark matches one character.
+        marks: True if a question mark matches any one character.
         too_long: Result for a text of more than `MAX_TEXT` characters.
     """
     if len(text) > MAX_TEXT:
@@ -34,7 +34,7 @@ def match_stars(tests: Sequence[Test | None], items: Sequence[str], *, begins: b
 
     Args:
         items: Names of a path, or characters of a name.
-        begins: True returns whether more items after these could pass; at least one test must be left.
+        begins: True checks instead if the items are the beginning of a match; at least one test must be left.
     """
     position = index = star_index = 0
     star = -1

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-_STEP = 0.9  # greatest scale of each side per attempt
+_STEP = 0.9  # maximum factor that scales each side per attempt
 _NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -58,7 +58,7 @@ def _jpeg(data: bytes) -> tuple[str, int, int]:
             height, width = struct.unpack_from(">HH", data, at + 3)
             size = (width, height)
         at += length
-        if marker == 0xDA:  # the image data follows
+        if marker == 0xDA:  # the image data begins here
             break
     if data.rfind(b"\xff\xd9") < at:
         raise ValueError("cut off")
@@ -99,7 +99,7 @@ READERS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], tuple[str, int, 
 def shrunk(data: bytes, pixels: int, *, most_bytes: int, most_side: int) -> tuple[bytes, int, int]:
     """Return a smaller image with the same proportions: JPEG from JPEG, else PNG; the first frame only.
 
-    The original width and height, upright, are returned too.
+    Also return the original width and height after rotation to the upright position.
 
     Args:
         data: PNG, JPEG, GIF or WebP.
@@ -108,7 +108,7 @@ def shrunk(data: bytes, pixels: int, *, most_bytes: int, most_side: int) -> tupl
 
     Raises:
         ImportError: Pillow is not installed.
-        ValueError: It cannot be decoded, or has more pixels than Pillow decodes without a warning.
+        ValueError: The image cannot be decoded, or has more pixels than Pillow decodes without a warning.
     """
     from PIL import Image, ImageOps
 

@@ -1,7 +1,8 @@
-"""The installation of this package: how to add an extra to it, and other packages of the same name.
+"""The installation of this package: the command that adds an extra, and other packages of the same name.
 
-The package index has another project under this name, with the same import name, without the command ``pal``.
-So no advice names the package alone: that would install the other one.
+The package index has another project with this name and the same import name, but without the command
+``pal``.
+So no command in a message may name the package alone, which would install the other project.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
 NAME = "pure-agent-loop"
 UNKNOWN_SOURCE = "CLONE_OR_WHEEL"
-_COMMAND = "pal"  # the other package has none
+_COMMAND = "pal"  # the other project does not have this command
 
 
 class Namesake(NamedTuple):
     """An installed package of other authors with the name of this one.
 
     Args:
-        version: Its version.
-        folder: The folder on the module path that holds it.
+        version: Version of that package.
+        folder: The folder on the module path that holds the package.
     """
 
     version: str
@@ -43,7 +44,8 @@ def install_command(extra: str) -> str:
     """Return the command that adds an extra to this installation, for the shell of this system.
 
     It names the folder, wheel or repository that this copy was installed from, as pip and uv record it in
-    ``direct_url.json`` (PEP 610). If that is unknown or gone, it says `UNKNOWN_SOURCE` in its place.
+    ``direct_url.json`` (PEP 610). If the source is unknown or no longer exists, the command has
+    `UNKNOWN_SOURCE` in its place.
     """
     ours = _own_distribution()
     recorded = ours.read_text("direct_url.json") if ours else None
@@ -78,7 +80,7 @@ def _is_ours(distribution: Distribution) -> bool:
 
 
 def _source(recorded: dict[str, Any], extra: str) -> list[str]:
-    """Return the words for the recorded source; none for a file or folder that is gone."""
+    """Return the recorded source as words of a command; empty if the file or folder no longer exists."""
     url: str = recorded["url"]
     if url.startswith("file:") and "vcs_info" not in recorded:
         path = url2pathname(urlsplit(url).path)
@@ -90,5 +92,5 @@ def _source(recorded: dict[str, Any], extra: str) -> list[str]:
 
 
 def _python() -> str:
-    """Return a name for this interpreter: ``python`` if the shell finds it so, else its path."""
+    """Return a name for this interpreter: ``python`` if that runs it in a shell, else the path."""
     return "python" if find_program("python") == PYTHON else PYTHON

@@ -1,4 +1,4 @@
-"""Message catalogue: one lookup for models and people, in the words of a run or the language of a user."""
+"""Message catalogue: one lookup for messages to models (in the language of a run) and to people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 _Word = TypeVar("_Word", bound=str)
 
 
-_FOLDERS = {"en": "english", "zh": "chinese"}  # of pure_agent_loop.prompts
+_FOLDERS = {"en": "english", "zh": "chinese"}  # modules in pure_agent_loop.prompts
 _MESSAGES: ContextVar[Messages | None] = ContextVar("pure_agent_loop_messages", default=None)
 
 
@@ -43,7 +43,7 @@ def message_in(language: str, id: str, /, **values: object) -> str:  # noqa: A00
     """Return a message of the catalogue in one of `LANGUAGES`, with its placeholders filled in.
 
     Args:
-        id: ``SECTION.NAME``; a name alone is in the section ``model``.
+        id: ``SECTION.NAME``; a name without a section is in the section ``model``.
         values: Values of the placeholders. A `TranslatedText`, or an error with one, is translated too.
     """
     section, _, name = id.rpartition(".")
@@ -58,11 +58,11 @@ def in_each_language(id: str, /, **values: object) -> dict[str, str]:  # noqa: A
 
 @final
 class TranslatedText(str):
-    """Message to a person: a string in English that can also be read in other languages.
+    """Message to a person: a string in English that can be translated later.
 
     Args:
         id: Id of the message in the catalogue; see `message_in`.
-        values: Values of its placeholders.
+        values: Values of the placeholders.
     """
 
     __slots__ = ("id", "values")
@@ -75,7 +75,7 @@ class TranslatedText(str):
         return text
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)  # what is stored or sent to another process is plain English
+        return str, (str(self),)  # pickled as plain English text
 
     def translated(self, language: str) -> str:
         """Return the message in one of `LANGUAGES`."""
@@ -86,7 +86,7 @@ notice = TranslatedText
 
 
 def translated(value: _T, language: str) -> _T | str:
-    """Return a `TranslatedText`, or an error whose message is one, in one of `LANGUAGES`; else the value."""
+    """Return a `TranslatedText`, or an error with such a message, in one of `LANGUAGES`; else the value."""
     text = value.args[0] if isinstance(value, BaseException) and value.args else value
     if not isinstance(text, TranslatedText) or str(value) != str(text):
         return value
@@ -103,12 +103,12 @@ class Messages(Protocol):
 
     @property
     def sentences(self) -> Mapping[str, str]:
-        """Overrides of sentences, by name."""
+        """Custom messages, by name."""
         ...
 
 
 class use_messages:  # noqa: N801 - used as `with use_messages(...)`
-    """Use these messages inside, in tasks and tool threads too."""
+    """Use these messages in this block, including its tasks and tool threads."""
 
     __slots__ = ("_messages", "_token")
 
@@ -143,7 +143,7 @@ def default_language() -> str:
 
 
 def user_language(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the language of the user: ``PAL_LANG``, else that of the locale, else ``"en"``."""
+    """Return the language of the user: ``PAL_LANG``, else the language of the locale, else ``"en"``."""
     locale = (environ.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     settings = (variable(LANGUAGE_VARIABLE, environ), *locale)
     language = next((setting for setting in settings if setting), "")[:2].lower()
@@ -191,7 +191,7 @@ def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:
 
 
 def model_text(id: str, /, **values: object) -> str:  # noqa: A002 - positional
-    """Return a message for a model, in the language and words of the current run; see `message_in`."""
+    """Return a message for a model, in the language and custom messages of the run; see `message_in`."""
     messages = _MESSAGES.get()
     text = None if messages is None else messages.sentences.get(id)
     if text is None:
@@ -200,7 +200,7 @@ def model_text(id: str, /, **values: object) -> str:  # noqa: A002 - positional
 
 
 def user_text(id: str, /, **values: object) -> str:  # noqa: A002 - positional
-    """Return a message for a person, in the language of `user_language` and the words of the run."""
+    """Return a message for a person, in the language of `user_language`, with the run's custom messages."""
     messages = _MESSAGES.get()
     if messages is not None and id in messages.sentences:
         return messages.sentences[id].format(**values)

@@ -12,10 +12,12 @@ from typing import Any, AnyStr, cast
 def lazy_exports(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package. Loaded names are kept; completion lists all.
+    """Return ``__getattr__`` and ``__dir__`` of a package.
+
+    Loaded names are cached; ``__dir__`` lists all names.
 
     Args:
-        places: Modules of the package, by the names they define.
+        places: Module that defines each name, by name.
     """
 
     def load(name: str) -> Any:
@@ -29,16 +31,16 @@ def lazy_exports(
 
 
 def warn_deprecated(old: str, new: str, removed_in: str) -> None:
-    """Warn the caller of this package that a public name or parameter will go; the one way to deprecate.
+    """Warn that a public name or parameter will be removed. All deprecations use this function.
 
-    The warning points at the line outside this package, so that Python shows it there, once a line.
+    The warning points at the calling line outside this package, so that Python shows it once per line.
 
     Args:
         old: The name, such as ``Agent(tool_timeout=...)``.
         new: What to use instead.
         removed_in: The first version without the old name, such as ``0.4.0``.
     """
-    import inspect  # neither is needed without such a name
+    import inspect  # imported only for a deprecated name
     import warnings
 
     root = __name__.partition(".")[0]
@@ -57,12 +59,12 @@ class _Lazy:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(re.compile(*self._given), name)
-        setattr(self, name, value)  # later lookups skip __getattr__
+        setattr(self, name, value)  # so later lookups skip `__getattr__`
         return value
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a pattern that is compiled at its first use, as most patterns are rarely needed.
+    """Return a pattern that is compiled at its first use, because most patterns are rarely needed.
 
     Args:
         pattern: As for ``re.compile``; an error in it is raised only at first use.

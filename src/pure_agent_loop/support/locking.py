@@ -27,7 +27,7 @@ if sys.platform == "win32":
     _FAR = 1 << 30  # other processes cannot read a locked byte, so lock one past the content
 
     def try_lock(handle: int) -> bool:
-        """Lock an open file for this process alone; False if another has it."""
+        """Lock an open file for this process alone; return False if another process holds the lock."""
         os.lseek(handle, _FAR, os.SEEK_SET)
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
@@ -55,7 +55,9 @@ FIRST_LINE = b"# Memory\n"
 
 
 def lock_within(handle: int, patience: float) -> bool:
-    """Lock an open file, waiting for its holder. Polls, as a blocking lock cannot be cancelled.
+    """Lock an open file, waiting for its holder.
+
+    The lock is polled, because a blocking lock cannot be cancelled.
 
     Args:
         patience: Longest wait in seconds.
@@ -88,7 +90,7 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def is_still(handle: int, path: Path) -> bool:
-    """Return False if the path no longer leads to the open file: others would lock another file."""
+    """Return False if the path no longer leads to the open file, so that others would lock another file."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
     except FileNotFoundError:
@@ -96,8 +98,8 @@ def is_still(handle: int, path: Path) -> bool:
 
 
 # -- session lock: one writer per session; the lock ends with its process and names its holder -----------
-# The operating system's lock on the file decides: it ends with the process, `kill -9` included. The
-# file's content is only for people.
+# The operating system's lock on the file decides: it ends with the process, `kill -9` included. The content
+# of the lock file is only for people.
 
 
 class SessionLock:
@@ -117,8 +119,9 @@ class SessionLock:
         handle, self._handle = self._handle, None
         if handle is None:
             return
-        # Deleted while held: a process that has opened it detects that the path leads to another file.
-        with contextlib.suppress(OSError):  # Windows refuses; an old lock file is harmless
+        # The file is deleted while locked: another process that has opened it detects that the path has
+        # changed.
+        with contextlib.suppress(OSError):  # Windows does not allow this; an old lock file is harmless
             if is_still(handle, self._path):  # otherwise the file belongs to another process
                 self._path.unlink()
         os.close(handle)
@@ -197,7 +200,7 @@ def _read_holder(handle: int) -> tuple[int | None, str, float | None]:
 def _open_lock(path: Path) -> int:
     if sys.platform == "win32":
         return os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | OPEN_FLAGS)
-    # The folder is locked: the file is replaced by each write, and a lock file would remain.
+    # The folder is locked, because each write replaces the file, and a separate lock file would remain.
     return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -216,7 +219,7 @@ def change_file(path: Path, change: Callable[[bytes], bytes | None]) -> None:
     """Replace a file by the result of `change`, under an exclusive lock.
 
     Args:
-        path: The file; a missing file counts as a heading.
+        path: The file; if it is missing, the old bytes are a heading.
         change: Function from the old bytes to the new ones; None leaves the file unchanged.
 
     Raises:
@@ -234,7 +237,7 @@ def append_section(path: Path, section: str) -> None:
     """Add a section to a Markdown file, unless a section already has the same text.
 
     Args:
-        path: The file; made if missing.
+        path: The file; created if missing.
 
     Raises:
         OSError: See `change_file`.

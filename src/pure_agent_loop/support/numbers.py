@@ -21,10 +21,10 @@ def positive(text: str) -> int:
 
 
 def number(fits: Callable[[float], bool], error: Callable[[str], str]) -> Callable[[str], float]:
-    """Return an option type: numbers for which `fits` is true.
+    """Return a type for options that accepts numbers for which `fits` is true.
 
     Args:
-        error: Returns the message about another text.
+        error: Function that returns the error message for any other text.
     """
 
     def read(text: str) -> float:

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 CLOSE_SECONDS = 1.0
 WAKE_SECONDS = 0.25
-# Depth of the portal that runs this code, also in a worker thread of one of its tools.
+# Depth of the portal that runs this code, also in worker threads of its tools.
 _DEPTH: contextvars.ContextVar[int] = contextvars.ContextVar("pal_portal", default=0)
 _THREAD = threading.local()
 _OPEN: weakref.WeakSet[Closable] = weakref.WeakSet()
@@ -35,11 +35,11 @@ def _own_depth() -> int:
 class Portal:
     """An event loop in a daemon thread.
 
-    Each portal has a number. A portal's thread waits only for portals with a higher number, so that no portal
-    waits for itself, at any depth of nested calls.
+    Each portal has a number. The thread of a portal waits only for portals with a higher number, so that
+    nested calls never wait for their own portal.
 
     Args:
-        depth: Its number.
+        depth: Number of the portal.
     """
 
     def __init__(self, depth: int) -> None:
@@ -53,13 +53,13 @@ class Portal:
     def _serve(self) -> None:
         _THREAD.depth = self._depth
         while not self._ended:
-            with suppress(BaseException):  # SystemExit of a task: only its caller gets it; the loop continues
+            with suppress(BaseException):  # SystemExit of a task goes to its caller; the loop continues
                 self.loop.run_forever()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the portal's loop, with the caller's context variables, and wait for its result.
 
-        Ctrl-C while waiting cancels it, waits for its end, and raises KeyboardInterrupt.
+        Ctrl-C cancels the coroutine, waits until it has ended, and raises KeyboardInterrupt.
         """
         context = contextvars.copy_context()
         context.run(_DEPTH.set, self._depth)
@@ -89,10 +89,10 @@ class Portal:
         return started[0].result()
 
     def leave(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as `call` does, but do not wait where that could deadlock.
+        """Run a coroutine as `call` does, but do not wait if that could cause a deadlock.
 
-        Garbage collection closes a forgotten stream in any thread, this portal's own included, and at the
-        end of the program.
+        Garbage collection may close a forgotten stream in any thread, even in the portal's, and at the end of
+        the program.
         """
         if sys.is_finalizing() or not self._thread.is_alive():
             coroutine.close()
@@ -138,7 +138,7 @@ class Closable(Protocol):
 def close_at_exit(resource: Closable) -> None:
     """Close `resource` at program exit on each portal's event loop that used it.
 
-    Callers of sync code have no access to that loop.
+    Sync callers have no access to that loop.
     """
     _OPEN.add(resource)
 
@@ -156,7 +156,7 @@ async def _close_all() -> None:
 
 
 class _Portals:
-    """Portals of this process: the first, and more for nested calls."""
+    """Portals of this process: one, and further ones for nested calls."""
 
     def __init__(self) -> None:
         self._portals: list[Portal] = []

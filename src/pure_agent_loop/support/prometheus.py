@@ -1,4 +1,4 @@
-"""Counters and gauges, and their text for Prometheus."""
+"""Counters and gauges in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Meters:
         """Return the text of all metrics.
 
         Args:
-            gauges: Values measured now, by name.
+            gauges: Current values, by name.
         """
         values: dict[str, Gauge] = {
             **self._values,

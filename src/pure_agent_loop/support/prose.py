@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from markdown_it.renderer import RendererHTML
     from markdown_it.token import Token
 
-MAX_STYLED = 100_000  # characters; a parser needs seconds for more
-MAX_DEPTH = 10  # of quotes; deeper ones are paragraphs
+MAX_STYLED = 100_000  # characters; a parser takes seconds for a longer text
+MAX_DEPTH = 10  # maximum depth of quotes; deeper quotes become paragraphs
 _BACKTICKS = re.compile("`+")
 _RUN = re.compile(r"(?<!\\)(\\*)(`+)")
 _FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)")
@@ -26,7 +26,7 @@ _WORD = re.compile(r"[\w+#.-]*")
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*)")
 _UNDERLINE = re.compile(r"\s*(=+|-+)\s*")
 _UNCHECKED, _CHECKED = re.compile(r"\A\[ \] "), re.compile(r"\A\[[xX]\] ")
-# What can begin HTML, an image, a fence, a reference, or a link to anything but a page or a mailbox.
+# Anything that can begin HTML, an image, a fence, a reference, or a link other than to a page or a mailbox.
 _MARKUP = re.compile(r"(?<!\\)(\\*)(<|!(?=\[)|`{3,}|~{3,})|(?<=\])(\((?!https?://|mailto:)|:)", re.IGNORECASE)
 
 
@@ -52,7 +52,7 @@ def prose_to_html(text: str) -> str:
 def prose_to_markdown(text: str) -> str:
     """Return Markdown that cannot load anything, contain HTML, or leave a fence open.
 
-    Headings lose three levels, so that they stay below those of the document around them.
+    Headings are lowered by three levels, so that they stay below the headings of the enclosing document.
 
     Args:
         text: Untrusted Markdown.
@@ -61,7 +61,7 @@ def prose_to_markdown(text: str) -> str:
 
 
 def fenced(text: str, language: str = "text", indent: str = "") -> list[str]:
-    """Return the lines of a fenced block that its text, free of control characters, cannot close."""
+    """Return the lines of a fenced block; its text has no control characters and cannot close the block."""
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [indent + line for line in (f"{fence}{language}", *text.split("\n"), fence)]
@@ -125,7 +125,7 @@ def _indent(line: str) -> int:
 
 
 def _quote(lines: Sequence[str], at: int) -> tuple[list[str], int]:
-    """Return the text and the end of the quotation that begins at a line; no text if none does."""
+    """Return the text and the end of the quotation that begins at a line; empty if there is no quotation."""
     end = at
     while end < len(lines) and lines[end].lstrip().startswith(">"):
         end += 1
@@ -135,7 +135,7 @@ def _quote(lines: Sequence[str], at: int) -> tuple[list[str], int]:
 def _spans(text: str) -> Iterator[tuple[bool, str]]:
     """Yield the parts of a text: whether it is code, and the part."""
     runs = list(_RUN.finditer(text))
-    places: dict[int, list[int]] = {}  # runs by length, the first one last
+    places: dict[int, list[int]] = {}  # runs of backticks by length, the first run last
     for number in reversed(range(len(runs))):
         places.setdefault(len(runs[number][2]), []).append(number)
     number = end = 0
@@ -171,7 +171,7 @@ def _markdown(lines: Sequence[str], depth: int) -> list[str]:
 def _markdown_line(line: str, before: str) -> list[str]:
     if heading := _HEADING.fullmatch(line):
         return [f"{'#' * min(6, len(heading[1]) + 3)} {_markdown_inline(heading[2])}"]
-    if underline := _UNDERLINE.fullmatch(line):  # would make a heading of the line before
+    if underline := _UNDERLINE.fullmatch(line):  # this line would turn the previous line into a heading
         return [f"\\{line.strip()}"] if underline[1][0] == "=" else [*([""] if before else []), line]
     return [_markdown_inline(line)]
 
@@ -183,7 +183,7 @@ def _markdown_inline(text: str) -> str:
 
 
 def _markdown_code(text: str) -> str:
-    """Return code in backticks if it is harmless also where a parser pairs them in another way."""
+    """Return code in backticks if it is harmless even if a parser pairs the backticks differently."""
     if "`" in text or _MARKUP.search(text):
         return f"<code>{''.join(c if c.isalnum() or c == ' ' else f'&#{ord(c)};' for c in text)}</code>"
     return f"`{text}`"

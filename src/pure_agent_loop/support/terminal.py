@@ -1,8 +1,8 @@
 """Terminal output: make text from models, tools and servers safe to print.
 
-`safe_text` passes no control characters except newline and tab. Invisible characters are
-dropped. Characters that move the cursor, recolour, reorder or hide text become visible escapes, so
-that an attack is shown, not executed.
+`safe_text` removes all control characters except newline and tab. Invisible characters are dropped.
+Characters that move the cursor, recolour, reorder or hide text become visible escapes, so that an attack is
+shown, not executed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TextIO
 
 from pure_agent_loop.support.text import clean_text
 
-# Colours in the output of tools such as test runners: harmless, so they are dropped.
+# Colours in the output of tools such as test runners are harmless, so they are dropped, not shown.
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 
 # Invisible or merely advisory: soft hyphen, marks of direction, zero-width characters, tag characters.
@@ -26,9 +26,9 @@ _INVISIBLE = re.compile(
 
 # C0 without tab and newline, DEL, C1, the line separators, direction overrides, embeddings and isolates.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-# A word with the blanks after it: letters up to the next blank, or one Chinese character, which needs none,
-# with the punctuation that is not allowed at the beginning or the end of a line. The bound on brackets keeps
-# a text of nothing else linear.
+# A word with the spaces after it: letters up to the next space, or a single Chinese character, with the
+# punctuation that may not begin or end a line. The limit on brackets keeps the time linear for a text of
+# brackets only.
 _WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
 _OPENING, _CLOSING = "（「『《【〔［｛〈“", "，。；：、！？）」』》】〕］｝〉”…—％"
 _WORD = re.compile(
@@ -66,12 +66,12 @@ def one_line(text: str, limit: int = 200) -> str:
 
 
 def width_of(text: str) -> int:
-    """Return the width of a text on a terminal, in columns; a Chinese character takes two, a colour none."""
+    """Return the width of a text in terminal columns: two for a Chinese character, none for a colour."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
     if text.isascii():
         return len(text)
-    import unicodedata  # other texts only
+    import unicodedata  # ASCII text does not need this
 
     return sum(
         0
@@ -84,12 +84,13 @@ def width_of(text: str) -> int:
 
 
 def line_breaks(text: str, width: int, *, fold: bool = True, indent: int = 0) -> list[int]:
-    """Return the offsets at which a line is broken between words, so that it fits.
+    """Return the offsets at which to break a line between words so that it fits the width.
 
     Args:
-        width: Columns; blanks at the end of a line may lie beyond.
-        fold: Break a word that is wider than a line too; else it stays whole, so that it can be copied.
-        indent: Columns that further lines lose to blanks before them.
+        width: Columns; spaces at the end of a line may exceed the width.
+        fold: True also breaks a word that is wider than a line; otherwise it stays whole, so that it can be
+            copied.
+        indent: Columns by which further lines are indented.
     """
     breaks: list[int] = []
     column, is_blank = 0, True
@@ -113,14 +114,14 @@ def line_breaks(text: str, width: int, *, fold: bool = True, indent: int = 0) ->
 
 
 def words_of(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the words of a line, each with the blanks after it; the first may be empty."""
+    """Yield the words of a line, each with the spaces after it; the first word may be empty."""
     for match in _WORD.finditer(text):
         word = match[0].rstrip()
         yield word, match[0][len(word) :]
 
 
 def is_plain(text: str) -> bool:
-    """Return True for letters that are one word, whatever plain letters follow."""
+    """Return True for letters that form one word with any plain letters after them."""
     return _PLAIN.fullmatch(text) is not None
 
 
@@ -128,7 +129,7 @@ def continues(word: str, text: str, *, plain: bool) -> bool:
     """Return True if `text` extends the last word of a line; only `text` is scanned.
 
     Args:
-        word: The end of that word.
+        word: The end of the last word.
         plain: True if the word `is_plain`.
     """
     if plain and is_plain(text):
@@ -139,8 +140,8 @@ def continues(word: str, text: str, *, plain: bool) -> bool:
 def wrap_text(text: str, width: int, *, fold: bool = False) -> str:
     """Return a text with each line wrapped between words; a word wider than a line stays whole unless folded.
 
-    Further lines begin at the second column of the line, which two blanks or more precede, or are indented
-    deeper than an indented line: the rest of an argument must not look like another one.
+    Further lines begin at the second column of a table (after two or more spaces), or are indented deeper
+    than the line: the rest of an argument must not look like another argument.
     """
     lines: list[str] = []
     for line in text.split("\n"):
@@ -165,7 +166,7 @@ def one_row(text: str, columns: int) -> str:
 
 
 def aligned(texts: Iterable[str], *, right: bool = False) -> list[str]:
-    """Return the cells of a column, filled up to one width."""
+    """Return the cells of a column, padded to equal width."""
     cells = list(texts)
     width = max(map(width_of, cells), default=0)
     blanks = [" " * (width - width_of(cell)) for cell in cells]
@@ -173,7 +174,7 @@ def aligned(texts: Iterable[str], *, right: bool = False) -> list[str]:
 
 
 def excerpt(text: str, max_lines: int = 12, max_width: int = 400) -> str:
-    """Return the head and the tail of a long text, with a count of the lines left out.
+    """Return the head and the tail of a long text, with the number of omitted lines.
 
     Args:
         max_lines: Approximate limit of lines; one third of them from the end.
@@ -228,7 +229,7 @@ def knows_escapes(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def wants_colour(stream: TextIO | None, environ: Mapping[str, str] | None = None) -> bool:
-    """True if to write colours to `stream`.
+    """Return True if colours should be written to `stream`.
 
     ``NO_COLOR`` (not empty) disables, then ``FORCE_COLOR`` (not empty, not 0) enables, then a terminal
     other than ``TERM=dumb`` gets colours.

@@ -17,7 +17,7 @@ MAX_GROUPED, MAX_REASONS = 10, 30  # limits per exception group and per error
 _YES, _NO = ("y", "yes", "是"), ("n", "no", "否")
 MAX_DEPTH = 100
 _SMALL = 1 << 63
-MAX_BITS = 14_000  # longer integers have no decimal text in Python (4300 digits)
+MAX_BITS = 14_000  # Python does not convert longer integers to decimal text (4300 digits)
 FAILURE_LOGS: list[Callable[[str, BaseException], None]] = []  # `failures.log_failure` imports this module
 
 
@@ -33,13 +33,13 @@ def clean_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        # A paired high and low surrogate is one real character; only lone ones are replaced.
+        # A pair of a high and a low surrogate is one character; only lone surrogates are replaced.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return the head and the tail of a long text, with the count of characters left out.
+    """Return the head and the tail of a long text, with the number of omitted characters.
 
     Args:
         limit: Approximate length of the result in characters.
@@ -86,7 +86,7 @@ def _plain(value: Any, inside: tuple[int, ...]) -> Any:
 
 
 def _container(value: Any, inside: tuple[int, ...]) -> Any:
-    if type(value) is dict or isinstance(value, Mapping):  # the cheaper check first
+    if type(value) is dict or isinstance(value, Mapping):  # the cheaper check comes first
         return {k if type(k) is str and k.isascii() else _key(k): _plain(v, inside) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(v, inside) for v in value]
@@ -112,18 +112,18 @@ def as_sentence(text: str) -> str:
 
 
 def nearest(name: str, words: Iterable[str]) -> str:
-    """Return the word that a mistyped name probably means; empty if none is near."""
-    import difflib  # only needed for an error
+    """Return the word that a mistyped name probably means; empty if no word is similar."""
+    import difflib  # loaded only for an error
 
     near = difflib.get_close_matches(name.lower(), sorted(words), n=3, cutoff=0.6)
     near.sort(
         key=lambda word: sorted(word) != sorted(name.lower())
-    )  # swapped letters: modle is model, not mode
+    )  # swapped letters: `modle` means `model`, not `mode`
     return near[0] if near else ""
 
 
 def unexpected_option(owner: str, name: str, known: Iterable[str]) -> str:
-    """Return the message of the TypeError for an unknown keyword argument, with the nearest known one."""
+    """Return the TypeError message for an unknown keyword argument, with the most similar known argument."""
     near = nearest(name, known)
     hint = f" Did you mean {near}?" if near else ""
     return f"{owner} got an unexpected keyword argument {name!r}.{hint}"
@@ -168,7 +168,7 @@ def _error_words(error: BaseException, seen: set[int]) -> str:
     for reason in inner:
         if isinstance(reason, BaseException) and id(reason) not in seen and len(seen) < MAX_REASONS:
             own, detail = _str(reason), _error_words(reason, seen)
-            if own and any(own in word for word in words):  # the inner errors have more details
+            if own and any(own in word for word in words):  # the grouped errors have more details
                 words += filter(None, [detail.removeprefix(own).strip()])
             else:
                 detail = f"{type(reason).__name__}: {detail}"
@@ -177,7 +177,7 @@ def _error_words(error: BaseException, seen: set[int]) -> str:
 
 
 def _because(reason: str, text: str) -> str:
-    """Return a line about a cause, in the language of the message above it."""
+    """Return a line about a cause, in the language of the message before it."""
     if text and not any("\u4e00" <= sign <= "\u9fff" for sign in text):
         return message_in("en", "because", reason=reason)
     return model_text("because", reason=reason)
@@ -224,13 +224,13 @@ def counted(number: int, word: str) -> str:
 
 
 def yes_or_no(text: str) -> bool | None:
-    """Read a yes or a no that a person typed; None for any other text."""
+    """Convert a typed yes or no to a bool; None for any other text."""
     word = text.strip().lower()
     return True if word in _YES else False if word in _NO else None
 
 
 def excerpt_around(line: str, at: int, most: int) -> str:
-    """Return an excerpt of a long line around a position, with dots for omitted text.
+    """Return an excerpt of a long line around a position, with dots in place of omitted text.
 
     Args:
         at: Position that must be visible; a third of the excerpt precedes it.

@@ -1,6 +1,6 @@
 """Worker threads for synchronous tools: daemons, reused while warm, never joined.
 
-The executor of the event loop is joined when the program ends, so one tool that hangs would keep the
+The event loop's executor joins its threads when the program ends, so a single hanging tool would keep the
 program from ending. An abandoned thread here ends with the process.
 """
 
@@ -26,7 +26,7 @@ class _Job(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """Exception of a function as a value: some exceptions cannot pass through a future."""
+    """A function's exception as a value, because some exceptions cannot be set on a future."""
 
     error: BaseException
 
@@ -57,7 +57,7 @@ class _Workers:
                         return
                 continue  # a job was queued just now
             _deliver(job, _outcome(job))
-            del job  # an idle thread must not keep the last call's arguments alive
+            del job  # an idle thread must not keep the arguments of its last call alive
             with self._lock:
                 self._idle.append(jobs)
 
@@ -75,7 +75,7 @@ def _outcome(job: _Job) -> Any:
 
 def _deliver(job: _Job, outcome: Any) -> None:
     def settle() -> None:
-        if not job.future.done():  # the caller is gone after a deadline or a cancel
+        if not job.future.done():  # the caller no longer waits, after a deadline or a cancellation
             job.future.set_result(outcome)
 
     try:

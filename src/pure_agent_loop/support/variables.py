@@ -1,4 +1,4 @@
-"""Environment variables of the package: ``PAL_...``. Former names are still read, with a notice."""
+"""Environment variables of this package, named ``PAL_...``. Former names are still read, with a notice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KNOWN = (
     *("PAL_API_KEY", "PAL_BASE_URL", "PAL_MODEL"),
     *(DATABASE_VARIABLE, "PAL_DEBUG", "PAL_NO_BROWSER", "PAL_SERVER_TOKEN"),
 )
-_NOTICED: set[str] = set()  # one notice per name and process
+_NOTICED: set[str] = set()  # former names that were logged: one notice per name and process
 
 
 def variable(name: str, environ: Mapping[str, str] | None = None) -> str:
@@ -43,7 +43,7 @@ def variable(name: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def former_names() -> dict[str, str]:
-    """Return the former names in use, each with the new one, without those that were noticed before.
+    """Return the former names in use, each with its new name, unless they were reported before.
 
     A former name is not in use if its new name is set too.
     """

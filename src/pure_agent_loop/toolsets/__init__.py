@@ -1,4 +1,4 @@
-"""Toolsets: filter, rename, guard, prepare per step, or search tools.
+"""Toolsets that filter, rename, guard, search, or change tools from step to step.
 
 `sets` derives one set from another; `search` lets a model search many tools.
 """

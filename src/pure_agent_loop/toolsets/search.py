@@ -1,4 +1,4 @@
-"""Tool search: one tool finds others, which the model can call from the next step on."""
+"""Tool search: one tool finds other tools, which the model can call from the next step on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pure_agent_loop.toolsets.sets import Derived, Tools, sources_of
 _PIECES = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _STEM = 5  # letters: words with the same beginning are related, such as `create` and `created`
-_K, _B = 1.2, 0.75  # the usual values: saturation of repeated terms, and weight of the length
+_K, _B = 1.2, 0.75  # usual values for BM25: saturation of repeated terms, and weight of the text length
 _PARAMETERS: Mapping[str, Any] = {
     "type": "object",
     "properties": {"query": {"type": "string"}},
@@ -44,7 +44,7 @@ _WORDS = {
 
 
 def terms_of(text: str) -> Iterator[str]:
-    """Yield words, word beginnings, and single and paired characters of scripts without spaces."""
+    """Yield words and word beginnings; for scripts without spaces, single characters and pairs."""
     for match in _PIECES.findall(_HUMPS.sub(" ", text)):
         piece = match.lower()
         if "\u3040" <= piece[0] <= "\u9fff":
@@ -62,7 +62,7 @@ class Ranking:
     """Searchable texts.
 
     Args:
-        texts: In any order; ties keep it.
+        texts: Texts to search; equally good matches keep their order.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -93,14 +93,16 @@ class Ranking:
 def searchable(
     tools: Tools, *, name: str = "search_tools", about: str = "", most: int = 5, keep: int = 30
 ) -> Toolset:
-    """Replace many tools by one that searches them. They are not listed before the first search.
+    """Replace many tools by one that searches them.
+
+    The searched tools are not listed before the first search.
 
     Args:
         tools: The tools to search.
         name: The name of the search tool.
         about: A few words for the model: the purpose of the tools.
         most: Maximum matches per search.
-        keep: How many of the latest matches stay callable.
+        keep: Number of latest matches that stay callable.
 
     Raises:
         ConfigError: A number is below 1, or `tools` is empty.

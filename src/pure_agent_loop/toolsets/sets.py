@@ -27,7 +27,7 @@ Around = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], Awaitable[Any
 
 
 async def tools_of(toolset: Toolset, context: StepContext) -> list[Tool]:
-    """Enter a set and return its tools, each with a function."""
+    """Enter a toolset and return its tools, each bound to a function."""
     await context.enter(toolset)
     result: Any = toolset.list(context)
     listed = await result if inspect.isawaitable(result) else result
@@ -44,7 +44,7 @@ async def _call_by_name(toolset: Toolset, name: str, /, **arguments: Any) -> Any
 
 
 class Derived:
-    """A toolset without resources to enter."""
+    """Toolset that has no resources to acquire."""
 
     def __init__(self, change: Change | None, sources: Iterable[ToolLike | Toolset]) -> None:
         self._change = change
@@ -54,7 +54,7 @@ class Derived:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Do nothing: the run that entered the sources leaves them."""
+        """Do nothing: the run that entered the sources exits them."""
 
     async def list(self, context: StepContext) -> Sequence[Tool]:
         """Return the changed tools of the sources."""
@@ -68,7 +68,7 @@ class Derived:
         return _checked_tools("The function of a toolset", changed, context)
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
-        """Call a tool by name. Runs do not use it: the tools from `list` have functions."""
+        """Call a tool by name. Runs do not call this method: the tools from `list` have functions."""
         for tool in await self.list(StepContext()):
             if tool.name == name:
                 return await tool.invoke(args, current_prompts())
@@ -97,7 +97,7 @@ def _check_function(owner: str, function: object, *parameters: str) -> None:
 
 
 def _change_each(change: Callable[[Tool], Tool]) -> Change:
-    """Change each tool. Leave out those that cannot be changed, but fail if none can."""
+    """Change each tool. Leave out tools that cannot be changed, but fail if no tool can be changed."""
 
     def change_all(context: StepContext, tools: Sequence[Tool]) -> Sequence[Tool]:
         changed, errors = list[Tool](), dict[str, ConfigError]()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
     from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
-MAX_CONTINUATIONS = 10  # of one response that the server paused
+MAX_CONTINUATIONS = 10  # maximum continuations of a response that the server paused
 # Closed models: no text in a request is read as a control token.
 _PROFILE = Profile("Anthropic Messages", control_tokens=())
 _COUNTED = frozenset({
@@ -38,7 +38,7 @@ class AnthropicClient(ProtocolClient):
     """A Claude model, or another model behind the Messages protocol.
 
     Thinking, citations and results of server tools stay in the history, and go back to the same model only.
-    What is the same in each request is marked for the prompt cache.
+    The parts that are the same in each request are marked for the prompt cache.
 
     Args:
         model: The model's name on the server.
@@ -46,13 +46,13 @@ class AnthropicClient(ProtocolClient):
             ``ANTHROPIC_BASE_URL``. Not needed for servers on this machine.
         base_url: The server's URL; default ``ANTHROPIC_BASE_URL``, else Anthropic. ``/v1/messages`` is added.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
-        family: What the model accepts; if None, chosen by its name.
+        family: Rules for what the model accepts; if None, chosen by the model's name.
         caches: Whether to place cache marks.
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or the model has no such thinking level, or there is no key. With
-            ``prepared=False``, the first request raises for a missing key.
+        ConfigError: An argument is invalid, the model does not have the thinking level, or the key is
+            missing. With ``prepared=False``, the first request raises for a missing key.
     """
 
     default_url = "https://api.anthropic.com"
@@ -81,7 +81,7 @@ class AnthropicClient(ProtocolClient):
         self._caches = caches
         self._has_asked = family is not None
         self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._left_out: set[str] = set()  # digests of responses whose thinking was left out, with a notice
+        self._left_out: set[str] = set()  # responses with a notice about their thinking
 
     def request_body(
         self,
@@ -165,7 +165,7 @@ class AnthropicClient(ProtocolClient):
         blocks: list[JsonObject] = []
         spent: TokenUsage | None = None
         calls = 0
-        # One exchange, and another one for each pause of the server.
+        # One exchange, and another one each time the server pauses.
         for _ in range(MAX_CONTINUATIONS):
             reader = self.reader(request.kept, calls)
             async with aclosing(self._exchange(request.body, reader, options)) as deltas:
@@ -194,7 +194,7 @@ class AnthropicClient(ProtocolClient):
         yield last._replace(usage=_sum(spent, last.usage))
 
     def _notice(self, request: MessagesRequest) -> str:
-        """Return a notice for thinking that is left out for the first time; empty for none."""
+        """Return a notice about thinking that is omitted for the first time; empty for none."""
         new = set(request.left_out) - self._left_out
         self._left_out |= new
         if not new:
@@ -206,7 +206,7 @@ class AnthropicClient(ProtocolClient):
 
 
 def _profile_of(family: ClaudeFamily) -> Profile:
-    """Return the profile: a typed answer is constrained, or else a call."""
+    """Return the profile: a typed answer is constrained output if the model supports it, otherwise a call."""
     return replace(_PROFILE, output_mode="native" if family.takes_format else "tool")
 
 

@@ -1,8 +1,8 @@
 """Claude through Amazon Bedrock and Google's Vertex AI: Anthropic's protocol behind the cloud's own access.
 
-Requests and responses are those of the Messages protocol. What differs: the URL names the model, the body
-names the version, each request is signed (AWS) or carries a short-lived token (Google), and Bedrock frames
-its streams as binary events. Source: ``anthropic`` 2.14.0, ``lib/bedrock`` and ``lib/vertex``.
+Requests and responses are those of the Messages protocol. The differences: the URL names the model, the body
+names the version, each request is signed (AWS) or carries a short-lived token (Google), and Bedrock sends
+streams as binary events. Source: ``anthropic`` 2.14.0, ``lib/bedrock`` and ``lib/vertex``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REGION = re.compile(r"[a-z0-9-]{1,40}")  # it becomes part of a host name
-_SIGNED = ("authorization", "x-amz-")  # beginnings of the names of headers that are ours
+_SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this client sets
 # Anthropic's error types, by the exceptions of a stream. Source: service model of ``bedrock-runtime``.
 _EXCEPTIONS = {
     "internalServerException": "api_error",
@@ -56,19 +56,19 @@ class CloudClient(AnthropicClient):
 
     Args:
         model: The model's name in the cloud.
-        api_key: A key or token that is sent as it is; default the cloud's variable, else the cloud's
+        api_key: A key or token that is sent unchanged; default the cloud's variable, else the cloud's
             credentials.
         base_url: URL of a gateway; default the cloud's variable, else the cloud. The environment's key and
             credentials are used for the cloud and for the variable's URL only.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
         region: Region of the cloud; default its variables.
-        credentials: Credentials of the cloud's library; default those that it finds.
+        credentials: Credentials of the cloud's library; default the ones that the library finds.
         family: What the model accepts; if None, chosen by its name.
         settings: ``caches``, ``prepared``, ``timeout`` and ``default_headers`` of `AnthropicClient`.
 
     Raises:
-        ConfigError: An argument is invalid, the region is missing, or the name does not tell which Claude
-            it is. The first request raises for missing credentials, before anything is sent.
+        ConfigError: An argument is invalid, the region is missing, or the model's name does not name a Claude
+            model. The first request raises for missing credentials, before anything is sent.
         MissingExtraError: The cloud's library is not installed.
     """
 
@@ -77,11 +77,11 @@ class CloudClient(AnthropicClient):
     body_version: ClassVar[str]
     region_variables: ClassVar[tuple[str, ...]]
     hosts: ClassVar[re.Pattern[str]]
-    # What the cloud lacks: fields by the feature they are for, and types of server tools.
+    # Features that the cloud lacks: request fields by feature, and types of server tools.
     missing_fields: ClassVar[Mapping[str, str]]
     missing_tools: ClassVar[re.Pattern[str]]
     refused_headers: ClassVar[tuple[str, ...]] = _SIGNED
-    _session: Any = None  # of the cloud's library
+    _session: Any = None  # session object of the cloud's library
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class CloudClient(AnthropicClient):
                 f"model={model!r} does not tell which Claude it is. Pass family=family_for('claude-opus-4-6')"
                 " of pure_agent_loop.llm.anthropic.families, with the name of the model."
             )
-        family = replace(family, takes_tool_changes=False)  # a beta of Anthropic's own server
+        family = replace(family, takes_tool_changes=False)  # only a beta of Anthropic's server
         if api_key and credentials is not None:
             raise ConfigError("credentials: api_key was passed too. Pass one of them.")
         self._refuse_headers("default_headers", settings.get("default_headers"))
@@ -110,11 +110,11 @@ class CloudClient(AnthropicClient):
         self._lock = threading.Lock()
         self.region = self._checked_region(region, self._session, os.environ)
         if named := os.environ.get(self.url_variable):
-            base_url = None if base_url == named else base_url  # `ProtocolClient` takes the variable's URL
+            base_url = None if base_url == named else base_url  # `ProtocolClient` reads the variable
         else:
             base_url = base_url or self.address_in(self.region)
         super().__init__(model, api_key, base_url, thinking_level, family=family, **settings)
-        self._is_refined = True  # there is no list of models
+        self._is_refined = True  # no server lists facts about the model
 
     @classmethod
     @abstractmethod
@@ -134,7 +134,7 @@ class CloudClient(AnthropicClient):
 
     @property
     def has_key(self) -> bool:
-        """True if there is a key, or credentials may be looked for."""
+        """True if there is a key, or if the cloud's credentials may be used."""
         return bool(self._settings["api_key"]) or self._is_given or self._takes_variable
 
     def _model_address(self) -> str:
@@ -175,11 +175,11 @@ class CloudClient(AnthropicClient):
         if not key and not self._is_given and not self._takes_variable and is_loopback(self.base_url):
             key = "not-needed"
         self._settings["api_key"] = key or ""
-        self._settings["auth_headers"] = {}  # each request has its own
+        self._settings["auth_headers"] = {}  # the token differs per request
         self._know(key or "")
 
     def _know(self, *values: str) -> None:
-        """Redact these secrets from errors, besides those of the settings."""
+        """Redact these secrets in errors, in addition to the secrets of the settings."""
         secrets = client_secrets(self._settings) | {f"credential {n}": v for n, v in enumerate(values) if v}
         if secrets != getattr(self, "secrets", None):
             self.secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
@@ -196,7 +196,7 @@ class CloudClient(AnthropicClient):
                 f"No credentials for {shown_url(self.base_url)}: those of the environment are sent only to "
                 f"{self.cloud} and to {self.url_variable}. Pass api_key=... or credentials=..."
             )
-        settings = {**self._settings, "api_key": "unused"}  # the SDK wants one, which is not sent
+        settings = {**self._settings, "api_key": "unused"}  # the SDK requires a key, which is not sent
         urls = [self._url(streams=streams) for streams in (False, True)]
         return _CloudTransport(
             {url: transport_for({**settings, "endpoint": url}) for url in urls}, self._authorization
@@ -204,7 +204,7 @@ class CloudClient(AnthropicClient):
 
     @abstractmethod
     def _load(self) -> None:
-        """Import what requests need. Raises `MissingExtraError`."""
+        """Import the modules that requests need. Raises `MissingExtraError`."""
 
     async def _authorization(self, url: str, body: bytes) -> Mapping[str, str]:
         """Return the headers that authorize a request."""
@@ -263,7 +263,7 @@ class CloudClient(AnthropicClient):
 
     @abstractmethod
     def _hint(self, kind: ErrorKind) -> str:
-        """Return what to check after an error of this kind; empty if nothing is known."""
+        """Return advice on what to check after an error of this kind; empty if there is none."""
 
     def _as_llm_error(self, error: Exception) -> Exception:
         made = super()._as_llm_error(error)
@@ -283,7 +283,7 @@ class CloudClient(AnthropicClient):
 
 
 def _blocks(messages: Any) -> Iterator[JsonFields]:
-    """Yield the content blocks of messages, those of results included."""
+    """Yield the content blocks of messages, including the blocks in tool results."""
     for message in messages:
         content = message.get("content")
         for block in content if isinstance(content, list) else ():
@@ -313,7 +313,7 @@ class _CloudTransport:
         return await transport.post(body, {**options, "extra_headers": headers})
 
     async def get(self, url: str, seconds: float) -> Any:
-        """See `Transport`. Clouds have nothing to get."""
+        """See `Transport`. Clouds have no other URL to get."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -421,7 +421,7 @@ class BedrockClient(CloudClient):
     cloud = "Amazon Bedrock"
     url_variable = "ANTHROPIC_BEDROCK_BASE_URL"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
-    body_version = "bedrock-2023-05-31"  # some models refuse newer ones: anthropics/anthropic-sdk-python#2031
+    body_version = "bedrock-2023-05-31"  # some models reject newer ones: anthropics/anthropic-sdk-python#2031
     region_variables = ("AWS_REGION", "AWS_DEFAULT_REGION")
     hosts = re.compile(r"(.+\.)?bedrock-runtime(-fips)?\.[a-z0-9-]+\.(vpce\.)?amazonaws\.com")
     reader = AmazonReader
@@ -483,7 +483,7 @@ class BedrockClient(CloudClient):
         return {name.lower(): value for name, value in request.headers.items()}
 
     def _frozen(self) -> Any:
-        """Return the credentials of now, renewed if they are about to expire."""
+        """Return the current credentials, renewed if they are about to expire."""
         with self._lock, _own_errors():
             if self._credentials is None:
                 self._session = self._session or cloud_module("botocore.session", self.cloud).Session()

@@ -1,9 +1,9 @@
-"""Families of Claude models: what each accepts, as data, checked 2026-11-27.
+"""Families of Claude models: request fields that each accepts, as data; checked 2026-11-27.
 
 Source: the ``anthropic`` package 2.14.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
-most of these rules; for tool changes Anthropic's page "Mid-conversation system messages". The first
-matching family wins; `register` puts yours first. Models of other vendors behind the same protocol get
-`OTHER`.
+most of these rules; for tool changes Anthropic's page "Mid-conversation system messages". The first matching
+family is used; `register` adds a family before all others. Models of other vendors behind the same protocol
+get `OTHER`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pure_agent_loop.errors import ConfigError
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
-OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # of the API; the newer one rejects sampling fields
+OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # API versions; the newer one rejects sampling fields
 Thinking = Literal["none", "budget", "adaptive", "enabled"]
 # Tokens for thinking, for models that take a budget. Anthropic's lower limit is 1,024.
 BUDGETS = {"low": 4_096, "medium": 12_288, "high": 24_576}
@@ -192,11 +192,11 @@ def family_for(model: str) -> ClaudeFamily:
 
 
 def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
-    """Return a family with what the server lists about the model.
+    """Return a family with the facts that the server lists about the model.
 
     Args:
         family: The family by the model's name.
-        info: The ``ModelInfo`` of ``GET /v1/models/NAME``; what it lacks stays as it was.
+        info: The ``ModelInfo`` of ``GET /v1/models/NAME``; other rules stay unchanged.
     """
     capabilities, limit = _mapping(info.get("capabilities")), info.get("max_tokens")
     known: JsonObject = {"max_output": limit} if type(limit) is int and limit > 0 else {}
@@ -222,10 +222,10 @@ def _mapping(value: object) -> JsonFields:
 
 
 def register(family: ClaudeFamily) -> None:
-    """Put a family first.
+    """Register a family before all others.
 
     Raises:
-        ConfigError: Its pattern is not a regular expression.
+        ConfigError: The family's pattern is not a regular expression.
     """
     try:
         re.compile(family.models)

@@ -37,20 +37,20 @@ from pure_agent_loop.support.language import model_text
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
-BLOCKS = "content_blocks"  # of an assistant message: all blocks of the response, as they came
-PREFIX = "blocks_after"  # digest of what came before them
+BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
+PREFIX = "blocks_after"  # digest of everything before these blocks
 TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response of the history has them
-CHANGES = "tool_changes"  # what the request changed about them, in a system entry before the response
+CHANGES = "tool_changes"  # changes of these tools in the request, sent as a system entry before the response
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 TOOLS_BETA = "inline-tools-2026-09-15"
 SUMMARY_BETA = "compact-2026-09-04"
 _EDIT_BETAS = {"compact": "compact-2026-01-12", "clear": "context-management-2025-06-27"}  # by first word
-MAX_ID = 64  # letters of a call's id
-CONTINUE = "Continue."  # a request must end with a user's message, and begin with one
+MAX_ID = 64  # maximum characters of a call's id
+CONTINUE = "Continue."  # a request must begin and end with a user message
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _THINKING = ("thinking", "redacted_thinking")
 _SAMPLING = ("temperature", "top_p", "top_k")
-# The fields are those of the protocol, with those of its betas. `betas` becomes a header.
+# The fields of the protocol and of its betas. `betas` becomes a header.
 _OPTIONS = OptionNames(
     "Anthropic's Messages API",
     fields=frozenset({
@@ -82,7 +82,7 @@ class MessagesRequest:
         betas: Values of the header ``anthropic-beta``.
         kept: Fields to keep with the response, if the model binds thinking: `PREFIX`, and for tools that
             change `TOOLS` and `CHANGES`.
-        left_out: Digests of responses whose thinking is no longer valid and was left out.
+        left_out: Digests of responses whose thinking was omitted because it is no longer valid.
     """
 
     body: JsonObject
@@ -100,8 +100,8 @@ class RequestWriter:
         family: What the model accepts.
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
-        caches: Whether to mark what the server shall cache.
-        histories: What was written for earlier requests.
+        caches: Whether to mark parts for the prompt cache.
+        histories: Written messages of earlier requests.
     """
 
     model: str
@@ -133,12 +133,12 @@ class RequestWriter:
         if stream:
             body["stream"] = True
         body.update(self._options(options))
-        # The caller's own fields win over the options; both decide what is written.
+        # The caller's fields take precedence over the options; both affect what is written.
         extra = options.get("extra_body") or {}
         asked = {**body, **extra}
         if "compaction" in asked and "context_management" in asked:
             raise ConfigError("compaction and context_management exclude each other. Leave one of them out.")
-        # The history, after the tools that keep its thinking valid.
+        # The history, with the tools that keep its thinking valid.
         system = [text for m in messages if m["role"] in SYSTEM_ROLES for text in _text_blocks(m["content"])]
         history = self._since_summary([m for m in messages if m["role"] not in SYSTEM_ROLES])
         turns = self._turns(history, system, [_tool(tool) for tool in tools or ()], asked)
@@ -153,11 +153,11 @@ class RequestWriter:
             body["system"] = system
         body["messages"] = turns.messages
         # Cache marks, then the caller's own fields.
-        kept = turns.kept()  # without cache marks, which move
+        kept = turns.kept()  # without cache marks, whose places change
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
-        # Thinking that is not valid in this history.
+        # Thinking that is not valid in this history is omitted.
         thinking = body.get("thinking") or {}
         if turns.keeps_invalid and thinking.get("type") == "adaptive":
             binding = {"prefix_mismatch_behavior": "drop_block", **(thinking.get("block_binding") or {})}
@@ -168,7 +168,7 @@ class RequestWriter:
         return MessagesRequest(body, tuple(dict.fromkeys(betas)), kept, tuple(turns.left_out))
 
     def _since_summary(self, history: list[Message]) -> list[Message]:
-        """Return the history from the newest summary of the server on, which replaces what came before."""
+        """Return the history from the server's newest summary on, which replaces all messages before it."""
         for number in range(len(history) - 1, -1, -1):
             message = history[number]
             if BLOCKS not in message or not _may_hold_summary(message[BLOCKS]):
@@ -184,10 +184,10 @@ class RequestWriter:
         tools: Tools,
         body: JsonFields,
     ) -> _Turns:
-        """Write the history after the tools that keep the most thinking valid: earlier ones or those of now.
+        """Write the history with the tools that keep the most thinking valid: earlier or current ones.
 
-        Earlier tools are changed by system entries, each where it was first sent. Only the newest ones that a
-        response has are tried: those before them were worse already.
+        Changes of earlier tools are system entries, each at the place where it was first sent. Only the
+        newest tools recorded in a response are tried: still earlier tools were worse already.
         """
 
         def written(start: list[JsonObject], *, is_earlier: bool) -> _Turns:
@@ -208,7 +208,7 @@ class RequestWriter:
         return now
 
     def _written(self, history: list[Message], turns: _Turns) -> _Turns:
-        """Add a history to empty turns; what was written for its beginning is taken over."""
+        """Add a history to empty turns, reusing the written messages of an equal beginning."""
         binds = self.family.binds_thinking
         settings = (
             self.origin,
@@ -251,7 +251,7 @@ class RequestWriter:
         return fields
 
     def _sample(self, fields: JsonObject, name: str, value: object) -> None:
-        if isinstance(value, Default):  # the model's own default is better than ours
+        if isinstance(value, Default):  # the model's default is better than this package's
             return
         if not self.family.takes_sampling:
             raise ConfigError(f"{name}={value!r}: {self.family.name} rejects sampling options. Leave it out.")
@@ -286,7 +286,7 @@ class RequestWriter:
             return
         if form is not None and form.get("type") == "json_schema":
             schema = form["json_schema"]["schema"]
-            if not is_closed(schema):  # the typed answer is then asked for in another way
+            if not is_closed(schema):  # the typed answer is then requested in another way
                 said = "output_config.format: the json_schema has free keys or refers to itself"
                 raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
             self._config(fields, format={"type": "json_schema", "schema": _strict(schema)})
@@ -348,7 +348,7 @@ def _last_question(history: Sequence[Message]) -> int:
 
 @dataclass(slots=True)
 class _Turns:
-    """Messages of a request, neighbours of one role merged, and the digest of what they hold so far.
+    """Messages of a request, adjacent messages of one role merged, and the digest of their content.
 
     Args:
         family: What the model accepts.
@@ -356,7 +356,7 @@ class _Turns:
         system: Blocks of the system prompt.
         tools: The field ``tools`` of the request.
         body: Other fields of the request.
-        is_earlier: Whether `tools` come from a response of the history, and may have changed since.
+        is_earlier: Whether `tools` are recorded in a response of the history, and may have changed since.
     """
 
     family: ClaudeFamily
@@ -369,7 +369,7 @@ class _Turns:
     keeps_invalid: bool = False
     valid: int = 0  # responses whose thinking is valid
     invalid: int = 0  # responses whose thinking is no longer valid
-    reaches_now: bool = True  # whether the tools can be changed to those of now
+    reaches_now: bool = True  # whether the tools can be changed to the current ones
     changes_tools: bool = False
     has_summary: bool = False
     _in_force: JsonObject | None = None  # tools by name, once the response with `tools` was added
@@ -383,7 +383,7 @@ class _Turns:
         """Add a message.
 
         Args:
-            is_open: Whether the message belongs to the newest question.
+            is_open: Whether the message belongs to the round of the newest question.
         """
         role = message["role"]
         if role == "assistant":
@@ -405,7 +405,7 @@ class _Turns:
         if role == "assistant" and not self._turns and not _is_summary(blocks[0]):
             self._turns.append({"role": "user", "content": [_text(CONTINUE)]})
         if self._turns and self._turns[-1]["role"] == role:
-            if self._turns[-1]["content"][0]["type"] not in _THINKING:  # only first blocks may be thinking
+            if self._turns[-1]["content"][0]["type"] not in _THINKING:  # thinking may only come first
                 blocks = [block for block in blocks if block["type"] not in _THINKING]
             self._turns[-1] = {"role": role, "content": [*self._turns[-1]["content"], *blocks]}
         else:
@@ -413,11 +413,11 @@ class _Turns:
 
     @property
     def edits(self) -> list[str]:
-        """Edits that the server is asked to make; see `_edits`."""
+        """Edits requested from the server; see `_edits`."""
         return _edits(self.body)
 
     def copy(self, tools: Tools, body: JsonFields) -> _Turns:
-        """Return a copy for another request that grows on its own; the turns are shared."""
+        """Return a copy that grows independently, for another request; the turns are shared."""
         twin = _Turns(self.family, self.origin, self.system, tools, body, self.is_earlier)
         twin.left_out, twin.keeps_invalid = [*self.left_out], self.keeps_invalid
         twin.valid, twin.invalid, twin.reaches_now = self.valid, self.invalid, self.reaches_now
@@ -433,10 +433,10 @@ class _Turns:
         return [*self._turns]
 
     def finish(self, tools: Tools) -> None:
-        """End with a user's message, and with what has changed about the tools.
+        """End with a user message, and with the changes of the tools.
 
         Args:
-            tools: The tools of now; none if no call is allowed.
+            tools: The current tools; none if no call is allowed.
         """
         ends_with_response = bool(self._turns) and self._turns[-1]["role"] == "assistant"
         if not self._turns or (ends_with_response and "compaction" not in self.body):
@@ -490,7 +490,7 @@ class _Turns:
             return ""
         if self._hash is None:
             self._hash = hashlib.blake2b(_encoded([self.system, self.tools]), digest_size=12)
-        # The last turn may still grow, so it is hashed apart.
+        # The last turn may still grow, so it is hashed separately.
         whole, last = self._turns[self._digested : -1], self._turns[-1:]
         for turn in whole:
             self._hash.update(_encoded(turn))
@@ -505,7 +505,7 @@ class _Turns:
         if blocks is None:
             return [*_parts(message.get("content")), *calls]
         self.has_summary = self.has_summary or any(map(_is_summary, blocks))
-        if "compact" not in self.edits:  # the history is whole without the server's marks in it
+        if "compact" not in self.edits:  # the server's marks are not part of the history
             blocks = [block for block in blocks if block["type"] != "compaction" or _is_summary(block)]
             blocks = blocks or _parts(message["content"])
         after = message.get(PREFIX)
@@ -543,7 +543,7 @@ def _own_blocks(
 ) -> list[JsonObject] | None:
     """Return the kept blocks of a response with the history's calls.
 
-    None if the message has none, has changed, or came from another server or model.
+    None if the message has no blocks, has changed, or came from another server or model.
     """
     if not message.get(BLOCKS) or (message.get(META) or {}).get("origin") != origin:
         return None
@@ -575,7 +575,7 @@ def _betas(body: JsonFields, turns: _Turns) -> Iterator[str]:
 
 
 def _is_summary(block: JsonFields) -> bool:
-    """Return True for a summary that the server signed: it takes the place of what it sums up."""
+    """Return True for a summary that the server signed; it replaces the messages before it."""
     return bool(block["type"] == "compaction" and block.get("signature") and block.get("content"))
 
 
@@ -606,7 +606,7 @@ def _text_blocks(content: object) -> list[JsonObject]:
 
 
 def _parts(content: Any) -> list[JsonObject]:
-    """Return blocks for a content; blank texts are rejected by the server, so they are left out."""
+    """Return blocks for a content; blank texts are omitted, because the server rejects them."""
     if isinstance(content, str):
         return [_text(content)] if content.strip() else []
     return [block for part in content or () for block in _block(part)]
@@ -651,7 +651,7 @@ def _result_content(content: object) -> str | list[JsonObject]:
 
 
 def _tool(tool: JsonFields) -> JsonObject:
-    """Return a tool of this protocol for one of chat completions; others are tools of the server."""
+    """Convert a chat-completions tool to this protocol; tools of the server stay unchanged."""
     function = tool.get("function")
     if not isinstance(function, Mapping):
         return dict(tool)
@@ -668,13 +668,13 @@ def _tool(tool: JsonFields) -> JsonObject:
 
 
 def _tools_in(history: Iterable[Message]) -> list[JsonObject]:
-    """Return tools for the calls of a history: the server rejects calls in a request without tools."""
+    """Return tools for the calls in a history; the server rejects calls in a request without tools."""
     names = (call["function"]["name"] for m in history for call in m.get("tool_calls") or ())
     return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
 
 
 def _changes(in_force: JsonFields, tools: Tools) -> list[JsonObject] | None:
-    """Return the blocks that change the tools in force to these; None if no blocks can."""
+    """Return the blocks that change the current tools to these; None if no blocks can do that."""
     wanted = {tool.get("name", ""): tool for tool in tools}
     if "" in wanted or "" in in_force:  # a whole MCP server
         return None
@@ -702,7 +702,7 @@ def _kind(tool: JsonFields) -> str:
 
 
 def _apply(in_force: JsonObject, changes: Iterable[JsonFields]) -> None:
-    """Change the tools in force."""
+    """Change the current tools."""
     for change in changes:
         tool = change["tool"]
         if change["type"] == "tool_removal":
@@ -712,7 +712,7 @@ def _apply(in_force: JsonObject, changes: Iterable[JsonFields]) -> None:
 
 
 def _strict(schema: object) -> Any:
-    """Return a schema in the subset of constrained output: closed objects without bounds."""
+    """Return a schema in the subset for constrained output: closed objects, without bounds of values."""
     if isinstance(schema, list):
         return [_strict(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -733,7 +733,7 @@ def _listed(value: object) -> list[Any]:
 
 
 def is_closed(schema: Any, above: tuple[str, ...] = (), root: Any = None) -> bool:
-    """Return True if constrained output can produce every value: no free keys, no recursion."""
+    """Return True if constrained output can produce every valid value: no free keys, no recursion."""
     root = schema if root is None else root
     if isinstance(schema, list):
         return all(is_closed(item, above, root) for item in schema)
@@ -763,9 +763,9 @@ def _has_marks(body: JsonFields) -> bool:
 
 
 def _fit_open_round(body: JsonObject) -> None:
-    """Fit thinking and the newest round to each other, for models with a budget.
+    """Make thinking and the newest round consistent, for models with a thinking budget.
 
-    With thinking, the response of an open round must begin with its thinking; without, it must hold none.
+    With thinking, the response of an open round must begin with thinking; without it, it must not hold any.
     """
     turns = body["messages"]
     if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":
@@ -788,7 +788,7 @@ def _mark(body: JsonObject) -> None:
         for number in loaded[-1:]:  # a deferred tool is not part of the prefix
             fixed[number] = {**fixed[number], **CACHE_MARK}
             marks -= 1
-    distance = MARK_EVERY  # since the last mark: the last block gets one
+    distance = MARK_EVERY  # blocks since the last mark; the last block is marked
     turns = body["messages"]
     for place in range(len(turns) - 1, -1, -1):
         content = turns[place]["content"]

@@ -19,7 +19,7 @@ from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_o
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
-# HTTP statuses of the error types, for errors that come inside a stream.
+# HTTP statuses of the error types, for errors inside a stream.
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -52,13 +52,13 @@ class MessagesReader(ProtocolReader):
 
     Args:
         kept: Fields to keep with the blocks of the response; see `MessagesRequest`.
-        calls: Number of calls in earlier parts of the same response.
+        calls: Number of tool calls in earlier parts of the same response.
     """
 
     def __init__(self, kept: JsonFields | None = None, calls: int = 0) -> None:
         super().__init__()
         self.stop_reason = ""
-        self.blocks: list[JsonObject] = []  # complete ones, in order
+        self.blocks: list[JsonObject] = []  # complete blocks, in order
         self.calls = calls
         self.usage: TokenUsage | None = None
         self._kept = dict(kept or {})
@@ -83,17 +83,17 @@ class MessagesReader(ProtocolReader):
         """Return the delta that ends the response.
 
         Args:
-            blocks: All blocks of the response, those of its earlier parts included.
+            blocks: All blocks of the response, including its earlier parts.
         """
         extra: JsonObject | None = None
-        if self.stop_reason == "max_tokens":  # a server tool without a result is rejected later
+        if self.stop_reason == "max_tokens":  # the server would reject a server tool without a result
             while blocks and blocks[-1]["type"] == "server_tool_use":
                 blocks = blocks[:-1]
         is_plain = not any(set(block) - _PLAIN_KEYS.get(block["type"], set()) for block in blocks)
         if not is_plain or CHANGES in self._kept:
             extra = {BLOCKS: blocks, **self._kept}
         text = ""
-        if self.stop_reason == "compaction":  # a summary, which other models read too
+        if self.stop_reason == "compaction":  # a summary, which other models can also read
             text = "".join(block.get("content") or "" for block in blocks if block["type"] == "compaction")
             if not text:
                 raise LLMError("The server sent no summary of the history.", kind="incomplete")
@@ -182,22 +182,22 @@ class _OpenBlock:
     """A block that is being received.
 
     Args:
-        content: The block as it began.
-        call: Index of the call, if the block is one of our tools.
+        content: The block in its initial form.
+        call: Index of the call, if the block calls a tool of the agent.
     """
 
     def __init__(self, content: JsonObject, call: int | None) -> None:
         self.content = content
         self._call = call
         self._input: list[str] = []
-        # Fields that come in pieces; missing ones are empty, as some gateways leave them out.
+        # Fields that are streamed in pieces; some gateways omit empty ones.
         self._pieces: dict[str, list[str]] = {
             name: [checked_string(content.get(name) or "")] for name in _PIECES.get(content["type"], ())
         }
 
     @property
     def is_broken(self) -> bool:
-        """True for thinking that cannot go back as it was signed: a lone surrogate has no bytes to send."""
+        """Return True for thinking that cannot be sent back unchanged, because it holds a lone surrogate."""
         try:
             "".join(self._pieces.get("thinking", ())).encode()
         except UnicodeEncodeError:
@@ -232,13 +232,13 @@ class _OpenBlock:
             self._input.append(piece)
             if self._call is not None and piece:
                 yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=piece),))
-        else:  # such as `compaction_delta`, whose fields go back as they came
+        else:  # such as `compaction_delta`, whose fields are sent back unchanged
             content.update({name: value for name, value in delta.items() if name != "type"})
 
     def end(self) -> Iterator[Delta]:
         """Complete the block; yield the arguments of a call that had no deltas.
 
-        An empty object is not yielded: at the output limit it means that the arguments were cut off.
+        An empty object is not yielded, because at the output limit it means that the arguments were cut off.
         """
         content = self.content
         content.update({name: "".join(pieces) for name, pieces in self._pieces.items()})
@@ -258,7 +258,7 @@ class _OpenBlock:
 
 
 def _transformed(message: JsonFields) -> Iterator[Delta]:
-    """Yield a notice if the server dropped thinking; what it only found to differ has no effect."""
+    """Yield a notice if the server dropped thinking; differences that it only reports have no effect."""
     changes = message.get("input_transformations")
     listed = (
         [change for change in changes if isinstance(change, Mapping)] if isinstance(changes, list) else []

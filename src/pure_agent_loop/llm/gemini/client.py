@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 _PROFILE = Profile("Gemini", control_tokens=())
-MAX_MALFORMED = 100  # malformed responses that are kept until their requests are repeated
+MAX_MALFORMED = 100  # maximum malformed responses to remember until their requests are repeated
 _VERSIONS = ("/v1", "/v1beta", "/v1alpha")
 
 
 class GeminiClient(ProtocolClient):
     """A Gemini model behind Google's own protocol.
 
-    Thought signatures stay in the history, each on its part, and go back to the same model only.
+    Thought signatures stay in the history, each with its part, and are sent back to the same model only.
 
     Args:
         model: The model's name on the server.
@@ -43,8 +43,8 @@ class GeminiClient(ProtocolClient):
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or the model has no such thinking level, or there is no key. With
-            ``prepared=False``, the first request raises for a missing key.
+        ConfigError: An argument is invalid, the model does not have the thinking level, or the key is
+            missing. With ``prepared=False``, the first request raises for a missing key.
     """
 
     default_url = "https://generativelanguage.googleapis.com"
@@ -66,11 +66,12 @@ class GeminiClient(ProtocolClient):
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         kind = GeminiModel(self.model)
         kind.thinking_config(thinking_level)
-        # A typed answer is constrained; with tools only from Gemini 3 on, so before it is a call.
+        # A typed answer is constrained output; before Gemini 3 that excludes tools, so with tools it is a
+        # call.
         self.profile = replace(_PROFILE, output_mode="native" if kind.is_3 else "tool")
         self._whole = Connections(self._whole_transport)
         self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._malformed: dict[str, str] = {}  # why a response was malformed, by the digest of its contents
+        self._malformed: dict[str, str] = {}  # reasons, by digest of the request's contents
 
     def request_body(
         self,
@@ -114,7 +115,7 @@ class GeminiClient(ProtocolClient):
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response.
 
-        After a malformed response, the next request with the same contents says so to the model.
+        After a malformed response, the next request with the same contents tells the model about the mistake.
         """
         body = self.request_body(messages, tools, options, stream)
         contents: list[JsonObject] = body["contents"]

@@ -26,7 +26,7 @@ from pure_agent_loop.support.language import model_text
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
-PARTS = "gemini_parts"  # of an assistant message: all parts of the response, as they came
+PARTS = "gemini_parts"  # field of an assistant message: all parts of the response, unchanged
 SIGNATURE = "thoughtSignature"
 STAND_IN = "skip_thought_signature_validator"  # signature for calls that another model made
 CONTINUE = "Continue."  # a request must begin and end with a user's content
@@ -62,7 +62,7 @@ _OPTIONS = OptionNames(
     translated=frozenset({"reasoning_effort", "response_format", "tool_choice"}),
     is_camel_case=True,
 )
-# Types of files that results may hold, from Gemini 3 on; others follow the results.
+# File types that results may hold from Gemini 3 on; other files are sent after the results.
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 _NEWEST = (3, 0)  # assumed for names without a number, such as gemini-flash-latest
@@ -139,7 +139,7 @@ class GeminiWriter:
         model: Model name.
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
-        histories: What was written for earlier requests.
+        histories: Written contents of earlier requests.
     """
 
     model: str
@@ -183,7 +183,7 @@ class GeminiWriter:
         return body
 
     def _contents(self, messages: Sequence[Message], *, signs: bool) -> list[JsonObject]:
-        """Write the contents of a history; those of its beginning that are known are taken over."""
+        """Write the contents of a history, reusing the written contents of an equal beginning."""
         history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
         settings = (self.origin, signs)
         contents, known = self.histories.find(settings, history) if self.histories else (None, 0)
@@ -204,7 +204,7 @@ class GeminiWriter:
             elif name == "stopSequences":
                 config[name] = as_list(value)
             elif name != "temperature" or not isinstance(value, Default):
-                config[name] = value  # Gemini 3 wants its own default temperature
+                config[name] = value  # our default is omitted: Gemini 3 needs its own
         config = {**config, **body.get("generationConfig", {})}
         config.update(_format(model, options.get("response_format"), has_tools=has_tools))
         level = options.get("reasoning_effort") or options.get("thinking_level") or self.level
@@ -236,7 +236,7 @@ def _format(model: GeminiModel, form: object, *, has_tools: bool) -> JsonObject:
 
 
 def _tools(tools: Iterable[JsonFields]) -> list[JsonObject]:
-    """Return tools of this protocol for those of chat completions; others are tools of the server."""
+    """Convert chat-completions tools to this protocol; tools of the server stay unchanged."""
     declared = [_declaration(tool["function"]) for tool in tools if isinstance(tool.get("function"), Mapping)]
     others = [dict(tool) for tool in tools if not isinstance(tool.get("function"), Mapping)]
     return [{"functionDeclarations": declared}, *others] if declared else others
@@ -278,7 +278,7 @@ def _allowed(mode: str, tools: Iterable[JsonFields]) -> JsonObject:
 
 @dataclass(slots=True)
 class _Contents:
-    """Contents of a request, neighbours of one role merged.
+    """Contents of a request, with adjacent contents of one role merged.
 
     Args:
         origin: Server and model of the request.
@@ -288,7 +288,7 @@ class _Contents:
     origin: str
     signs: bool
     _contents: list[JsonObject] = field(default_factory=list)
-    _calls: dict[str, JsonObject] = field(default_factory=dict)  # as written, by id in the history
+    _calls: dict[str, JsonObject] = field(default_factory=dict)  # written calls, by id in the history
 
     def add(self, message: Message) -> None:
         """Add a message."""
@@ -312,11 +312,11 @@ class _Contents:
         self._contents.append({"role": role, "parts": parts})
 
     def copy(self) -> _Contents:
-        """Return a copy that grows on its own; the contents are shared."""
+        """Return a copy that grows independently; the contents are shared."""
         return _Contents(self.origin, self.signs, [*self._contents], {**self._calls})
 
     def finish(self) -> list[JsonObject]:
-        """Return the contents; the last is a user's."""
+        """Return the contents; the last one is from the user."""
         if not self._contents or self._contents[-1]["role"] == "model":
             self._contents.append({"role": "user", "parts": [_text(CONTINUE)]})
         return self._contents
@@ -387,7 +387,7 @@ def _texts(content: object) -> list[str]:
 
 
 def _parts(content: Any) -> list[JsonObject]:
-    """Return parts for a content; blank texts are left out."""
+    """Return parts for a content; blank texts are omitted."""
     if isinstance(content, str):
         return [_text(content)] if content.strip() else []
     return [written for part in content or () for written in _part(part)]

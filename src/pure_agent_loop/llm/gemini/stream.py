@@ -23,11 +23,11 @@ _BLOCKED = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY",
     "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR", "ESCALATION",
 })  # fmt: skip
-# The text so far is not a response; another request that says so may produce one.
+# The text so far is not a response; a request that tells the model about the mistake may produce one.
 _MALFORMED = frozenset({
     "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
 })  # fmt: skip
-# Other reasons without a response, by the kind of their error.
+# Other finish reasons without a response, with the error kind of each.
 _FAILED: dict[str, tuple[str, ErrorKind]] = {
     **dict.fromkeys(("OTHER", "IMAGE_OTHER", "NO_IMAGE"), ("The model's response failed", "incomplete")),
     "MISSING_THOUGHT_SIGNATURE": ("The server rejected the history", "bad_request"),
@@ -46,7 +46,7 @@ class GeminiReader(ProtocolReader):
         self._calls = 0
         self._reason = ""
         self._details: Any = None
-        self.malformed = ""  # why the model is to write its response again
+        self.malformed = ""  # reason why the model has to repeat its response
         self._blocked: JsonFields | None = None
         self._usage: TokenUsage | None = None
 
@@ -86,7 +86,7 @@ class GeminiReader(ProtocolReader):
             yield Delta(tool_calls=(delta,))
 
     def _keep(self, part: JsonFields) -> None:
-        """Keep a part. Pieces of a text become one part, but a signed part stays as it is."""
+        """Keep a part. Pieces of a text are joined to one part, but a signed part stays separate."""
         kind = set(part)
         last = self._parts[-1] if self._parts else {}
         if "text" in kind and kind in _PLAIN and set(last) == kind:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 MAX_HEADER_BYTES = 65_536
-_POLL = getattr(select, "poll", None)  # missing on Windows
+_POLL = getattr(select, "poll", None)  # not available on Windows
 _MOVED = (301, 302, 303, 307, 308)
 
 
@@ -89,7 +89,7 @@ class AioTransport(PlainTransport):
         if follows or not self._redirects or response.status not in _MOVED:
             return response.status, answer
         await answer.aclose()
-        if self._tls is None:  # It may redirect to TLS. Certificates are slow to load, so only now.
+        if self._tls is None:  # It may redirect to TLS; loading certificates is slow, so it is done here.
             self._tls = _tls_context()
             await self._close()
         return await self._send(request)
@@ -154,7 +154,7 @@ class _Pieces(io.BytesIO):
 
 
 class _SharedSession:
-    """A session with a count of its users: aiohttp never wakes a reader whose connection it closes."""
+    """A session that counts its users, because aiohttp never wakes a reader whose connection it closes."""
 
     def __init__(self, session: aiohttp.ClientSession, connector: _Connector) -> None:
         self.session, self.connector, self.users, self.is_abandoned = session, connector, 0, False
@@ -180,7 +180,7 @@ def _detach_unclosed(
 ) -> None:
     """Detach an unclosed session, so that aiohttp does not warn; its sockets close anyway.
 
-    At the end of the process, a session that a thread may still use is buffered alone.
+    At the end of the process, a session that a thread may still use is left alone.
     """
     if user() is None or not loop.is_running():
         session.detach()
@@ -199,7 +199,7 @@ class _Connector(aiohttp.TCPConnector):
         self._released: list[asyncio.WriteTransport] = []
 
     def end_closed(self) -> None:
-        """Abort closing connections, without a wait for unsent data or the end of TLS."""
+        """Abort closing connections without waiting for unsent data or the end of TLS."""
         while self._released:
             transport = self._released.pop()
             if transport.is_closing():
@@ -253,7 +253,7 @@ class _Response:
 
     async def aclose(self) -> None:
         """See `HttpResponse`."""
-        self.response.close()  # no effect if the body was read to its end
+        self.response.close()  # has no effect if the body was read to its end
         shared, self._shared = self._shared, None
         if shared is not None:
             shared.connector.end_closed()

@@ -37,7 +37,7 @@ class Connections:
         weakref.finalize(self, _close_left_open, self._transports).atexit = False
 
     def prepare(self) -> None:
-        """Build a transport for the first request. Thread-safe; raises what `new_transport` raises."""
+        """Build a transport for the first request. Thread-safe; raises the errors of `new_transport`."""
         with self._building:
             if not (self._unused or self._transports):
                 self._unused.append(self._new_transport())
@@ -57,7 +57,7 @@ class Connections:
                 self._transports.pop(ended, None)
                 self._guards.pop(ended, None)
             try:
-                transport = self._unused.pop()  # atomic: loops of other threads may take it too
+                transport = self._unused.pop()  # atomic, because loops in other threads may take it, too
             except IndexError:
                 transport = self._new_transport()
             self._transports[loop] = transport
@@ -89,7 +89,7 @@ async def drain(response: HttpResponse) -> None:
 async def _close_with_loop(transports: Transports, guards: Guards) -> AsyncGenerator[None, None]:
     """Close the connections of an event loop when it ends.
 
-    ``asyncio.run`` closes open generators at its end: the only signal that a loop gives.
+    ``asyncio.run`` closes open generators at its end, which is the only signal of a loop's end.
     """
     try:
         yield

@@ -95,7 +95,7 @@ class StackedTransport(library.AsyncBaseTransport):
 
     async def _wait_for_slot(self, request: library.Request) -> None:
         if not self._slots.locked():
-            await self._slots.acquire()  # does not wait
+            await self._slots.acquire()  # this does not wait
             return
         seconds = request.extensions.get("timeout", {}).get("pool")
         try:
@@ -127,7 +127,7 @@ class StackedTransport(library.AsyncBaseTransport):
 def _has_more(sender: library.AsyncHTTPTransport) -> bool:
     """Return True if bytes follow a response: they would be read as the response to the next request.
 
-    The library has no public API for this; with other internals, the result is False.
+    The library has no public API for this; if its internals differ, the result is False.
     """
     for connection in getattr(getattr(sender, "_pool", None), "connections", ()):
         state = getattr(getattr(connection, "_connection", None), "_h11_state", None)
@@ -158,7 +158,7 @@ class HttpxResponse:
         return await anext(self._pieces, b"")
 
     def buffered(self) -> bytes:
-        """See `HttpResponse`. Always empty: the library returns all bytes before it fails."""
+        """See `HttpResponse`. Return nothing, because the library returns all bytes before it fails."""
         return b""
 
     async def aclose(self) -> None:
@@ -173,7 +173,7 @@ class _Release(Protocol):
 
 
 class _Body(library.AsyncByteStream):
-    """A body that releases its connection once, when closed."""
+    """A body that releases its connection when it is closed, only once."""
 
     def __init__(self, stream: library.AsyncByteStream, release: _Release) -> None:
         self._stream = stream
@@ -270,10 +270,10 @@ class SdkTransport:
     """See `Transport`.
 
     Args:
-        settings: Arguments of ``openai.AsyncOpenAI``, and what `transport_for` takes besides.
+        settings: Arguments of ``openai.AsyncOpenAI``, and further settings of `transport_for`.
 
     Raises:
-        ConfigError: The SDK rejects them.
+        ConfigError: The SDK rejects the settings.
     """
 
     def __init__(self, settings: JsonFields) -> None:
@@ -287,11 +287,12 @@ class SdkTransport:
         if auth is not None:
             settings["default_headers"] = {**auth, **(settings.get("default_headers") or {})}
             self._omitted = {} if "authorization" in auth else {"Authorization": Omit()}
-        self._redirects = auth is None  # libraries strip only `Authorization` for another host
+        self._redirects = auth is None  # on a redirect to another host, libraries strip only `Authorization`
         try:
             if settings.get("http_client") is None:
                 # Follows redirects, also from http to https. With a proxy, the library builds the transport.
-                # A client of the SDK, half built because of a bad proxy, would fail when it is collected.
+                # An SDK client that is half built because of a bad proxy would fail when it is
+                # garbage-collected.
                 proxied = has_proxy(settings["base_url"])
                 own = {} if proxied else {"transport": StackedTransport(tls_for("https"))}
                 settings["http_client"] = DefaultAsyncHttpxClient(**own)

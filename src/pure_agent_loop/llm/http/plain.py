@@ -23,7 +23,7 @@ CONNECTIONS, REDIRECTS = 1_000, 20
 LARGE = 1_000_000  # bytes; larger requests are sent in pieces, each with the full timeout
 _OPTIONS = frozenset({"timeout", "extra_headers", "extra_query"})  # request options that concern HTTP
 _NAME, _TEXT = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), lazy_pattern(r"(?:[!-~](?:[ -~]*[!-~])?)?")
-# Headers that libraries set themselves: https://www.rfc-editor.org/rfc/rfc9112#section-6
+# Headers that libraries set: https://www.rfc-editor.org/rfc/rfc9112#section-6
 _LIBRARY_HEADERS = {"content-length", "transfer-encoding", "expect"}
 
 
@@ -54,7 +54,7 @@ class HttpResponse(Protocol):
 
 
 class Transport(Protocol):
-    """The connections of one event loop to one server. Created anywhere, then used by that loop only."""
+    """The connections of one event loop to one server. Created in any thread, then used only by that loop."""
 
     async def post(self, body: bytes, options: Options) -> HttpResponse:
         """Send a request.
@@ -102,7 +102,7 @@ class PlainTransport(ABC):
         fallback: Builds the transport for requests with SDK-only options; None to reject them.
     """
 
-    follows = True  # redirects; else the fallback handles them
+    follows = True  # follows redirects; otherwise the fallback handles them
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class PlainTransport(ABC):
         self._timeouts = HttpTimeouts() if seconds is self else _timeouts(seconds)
         self._new_fallback = fallback
         self._fallback: Transport | None = None
-        self._uses_fallback = False  # for every request
+        self._uses_fallback = False  # True if all requests use it
 
     @abstractmethod
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
@@ -246,7 +246,7 @@ def raise_failed(error: Exception) -> NoReturn:
 
 def is_unsendable(error: Exception) -> bool:
     """Return True if a library rejected a request before sending it."""
-    return isinstance(error, ValueError) and not isinstance(error, OSError)  # a bad certificate is both
+    return isinstance(error, ValueError) and not isinstance(error, OSError)  # a bad certificate is both types
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

@@ -29,8 +29,8 @@ from pure_agent_loop.support.text import shorten
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
 
-MAX_FAILED_POLLS = 10  # of one background response, one after another
-POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # to wait for the answer to a poll, and to a cancellation
+MAX_FAILED_POLLS = 10  # maximum failed polls of one background response in a row
+POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # seconds to wait for the response to a poll, and to a cancellation
 _PROFILE = Profile("OpenAI Responses", control_tokens=(), output_mode="native")
 
 
@@ -49,19 +49,19 @@ class ResponsesClient(ProtocolClient):
             ``OPENAI_BASE_URL``. Not needed for servers on this machine.
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
-        continues: Whether the server stores responses, so that a request holds only what came after the
-            newest one (``previous_response_id``). A history that has changed is sent in full.
+        continues: Whether the server stores responses, so that a request holds only the messages after the
+            newest response (``previous_response_id``). A history that has changed is sent in full.
         custom_tools: Tools that the model calls with free text: the ``format`` of each, by name; None for
             unconstrained text, ``{"type": "grammar", "syntax": "lark" or "regex", "definition": ...}`` for a
             grammar. Each must have one parameter, a string.
         appends_tools: Whether the field ``tools``, and with it the prompt cache, stays as it was in the first
-            request: tools that come later are items of the history (``additional_tools``), those that go
-            are left out of ``tool_choice`` (``allowed_tools``). Only for models that take both.
+            request: later tools are items of the history (``additional_tools``), and removed tools are
+            excluded by ``tool_choice`` (``allowed_tools``). Use it only for models that support both.
         poll_seconds: Seconds between two polls of a background response.
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, the first request
+        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, the first request
             raises for a missing key.
     """
 
@@ -99,7 +99,7 @@ class ResponsesClient(ProtocolClient):
         self.continues, self.appends_tools, self.poll_seconds = continues, appends_tools, poll_seconds
         self._encrypts = True
         self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._unknown_custom = dict.fromkeys(self._custom)  # names that no request has had so far
+        self._unknown_custom = dict.fromkeys(self._custom)  # names that no request has used so far
         self.context_window = profile_for(self.default_url, self.model).window
 
     def _endpoint(self) -> str:
@@ -140,7 +140,7 @@ class ResponsesClient(ProtocolClient):
         options: JsonObject,
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response; repeat it if the server rejects what it sent before."""
+        """Send a request and stream its response; repeat it if the server rejects its own data."""
         sends_reasoning, is_gone = True, False
         tools = with_server_tools(tools, options)
         if missing := self._missing_tools(tools):
@@ -229,7 +229,7 @@ class ResponsesClient(ProtocolClient):
                 await transport.close()
 
     def _missing_tools(self, tools: Sequence[JsonFields] | None) -> str:
-        """Return a notice, once, for custom tools that no request has; empty for none."""
+        """Return a notice, once, about custom tools that no request has used; empty for none."""
         for tool in tools or ():
             self._unknown_custom.pop(get(tool.get("function"), "name"), None)
         if not tools or not self._unknown_custom:
@@ -245,7 +245,7 @@ class ResponsesClient(ProtocolClient):
 
 
 def _check_format(name: str, form: object) -> None:
-    """Reject the format of a custom tool that the protocol does not have."""
+    """Reject a format of a custom tool that does not exist in the protocol."""
     if form is None or form == {"type": "text"}:
         return
     fields = form if isinstance(form, Mapping) else {}

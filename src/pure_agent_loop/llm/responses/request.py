@@ -26,12 +26,12 @@ from pure_agent_loop.support.language import model_text
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
-ITEMS = "response_items"  # of an assistant message: all items of the response, as they came
-RESPONSE_ID = "response_id"  # of an assistant message: the response that the server stores
-HELD = "response_digest"  # of an assistant message: digest of the history up to it, as the server holds it
-TOOLS = "response_tools"  # of an assistant message: tools that its request had first
-CALL_TYPE = "response_type"  # of a call: the type of its item, if it is not a call of a function
-OWN = " (responses)"  # end of the origin, which is not that of chat completions on the same server
+ITEMS = "response_items"  # field of an assistant message: all items of the response, unchanged
+RESPONSE_ID = "response_id"  # field of an assistant message: id of the stored response
+HELD = "response_digest"  # field of an assistant message: digest of the stored history
+TOOLS = "response_tools"  # field of an assistant message: first tools of its request
+CALL_TYPE = "response_type"  # field of a call: type of its item, if not a function call
+OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
 _OPTIONS = OptionNames(
     "OpenAI's Responses API",
@@ -45,8 +45,8 @@ _OPTIONS = OptionNames(
     renamed={"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"},
     translated=frozenset({"reasoning_effort", "response_format", "tool_choice", "verbosity"}),
 )  # fmt: skip
-_HISTORIES = {"conversation", "previous_response_id"}  # fields for a history that the server has
-_REFUSED = ("stop", *sorted(_HISTORIES))  # each has an error that says what to use instead
+_HISTORIES = {"conversation", "previous_response_id"}  # fields for a history that the server stores
+_REFUSED = ("stop", *sorted(_HISTORIES))  # the error for each names an alternative
 _CALLS = ("function_call", "custom_tool_call")
 _UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window`
 
@@ -57,7 +57,7 @@ class ServerHistory(NamedTuple):
     Args:
         response_id: The newest response that the server stores; empty for none.
         size: Number of messages that the server holds with it, system messages left out.
-        digest: Hash of the whole history, to be continued with the next response.
+        digest: Hash of the whole history, extended by each further message.
     """
 
     response_id: str
@@ -69,10 +69,10 @@ class Offer(NamedTuple):
     """Tools of a request.
 
     Args:
-        first: Those at its beginning, in the field ``tools``.
-        later: Those that came with a later message, by the number of the message.
+        first: Tools in the field ``tools``, before all messages.
+        later: Tools that were added with a later message, by the number of the message.
         record: `TOOLS` of the response; None for no change.
-        allowed: References to those that may be called; None for all.
+        allowed: References to the tools that may be called; None for all.
     """
 
     first: list[JsonObject]
@@ -81,7 +81,7 @@ class Offer(NamedTuple):
     allowed: list[JsonObject] | None = None
 
     def replaces(self, history: Iterable[Message]) -> bool:
-        """Return True if a history has tools that came later, and these are now the first ones."""
+        """Return True if a history has later tools, and the given tools equal its first ones."""
         if self.later or (self.record is not None and not self.record["is_first"]):
             return False
         has_later = False
@@ -92,7 +92,7 @@ class Offer(NamedTuple):
 
 
 def held_by_server(messages: Iterable[Message], origin: str) -> ServerHistory:
-    """Return the part of a history that a server holds unchanged, by the digests in its messages."""
+    """Return the part of a history that the server holds unchanged, found by the digests in the messages."""
     digest, response_id, size = hashlib.sha256(), "", 0
     for count, message in enumerate((m for m in messages if m["role"] not in SYSTEM_ROLES), 1):
         add_to_digest(digest, message)
@@ -103,7 +103,7 @@ def held_by_server(messages: Iterable[Message], origin: str) -> ServerHistory:
 
 
 def add_to_digest(digest: Any, message: Message) -> None:
-    """Continue the hash of a history with what a model reads of a message."""
+    """Add the content of a message, as the model reads it, to the hash of a history."""
     content = message.get("content")
     if message["role"] == "assistant":
         content = plain_text(content).strip()
@@ -130,12 +130,12 @@ class ResponsesWriter:
         origin: Server and model, as in the messages' `meta`.
         encrypts: Whether the server can encrypt reasoning.
         sends_reasoning: Whether to send the reasoning of earlier responses.
-        histories: What was written for earlier requests.
+        histories: Written items of earlier requests.
         custom: Formats of the custom tools, by name; None for free text.
-        held: What the server holds of the history; None if responses are not stored to be continued.
-        is_gone: Whether the server has deleted earlier responses: all that it held is sent.
+        held: Part of the history that the server holds; None if the server does not store responses.
+        is_gone: Whether the server has deleted earlier responses, so that everything it held is sent again.
         appends_tools: Whether tools that come later are sent after the messages before them.
-        sends_cache_key: Whether to send a ``prompt_cache_key`` of our own.
+        sends_cache_key: Whether to send a generated ``prompt_cache_key``.
     """
 
     model: str
@@ -179,7 +179,7 @@ class ResponsesWriter:
         window = (asked.get("background_options") or {}).get("completion_window")
         if stream and window not in _UNSTREAMED:
             body["stream"] = True
-        if self.encrypts:  # also if stored: the server may delete it
+        if self.encrypts:  # even if it is stored, because the server may delete it
             body["include"] = list(dict.fromkeys([*body.get("include", ()), ENCRYPTED]))
         instructions = "\n\n".join(text_of(m["content"]) for m in messages if m["role"] in SYSTEM_ROLES)
         if instructions.strip():
@@ -216,7 +216,7 @@ class ResponsesWriter:
             if name in ("reasoning", "text"):
                 fields[name] = {**fields.get(name, {}), **value}
             elif name != "temperature" or not isinstance(value, Default):
-                fields[name] = value  # reasoning models reject our default temperature
+                fields[name] = value  # reasoning models reject the default temperature of this package
         effort = options.get("reasoning_effort")
         if effort is not None:
             fields["reasoning"] = {**fields.get("reasoning", {}), "effort": effort}
@@ -229,7 +229,7 @@ class ResponsesWriter:
         return fields
 
     def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
-        """Return the items of each message; those of a beginning that is known are taken over."""
+        """Return the items of each message, reusing the written items of an equal beginning."""
         kept_with = (self.origin, self.sends_reasoning, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
         new = (list(self._items(message, *settings)) for message in history[known:])
@@ -241,7 +241,7 @@ class ResponsesWriter:
     def _input(
         self, history: list[Message], start: int, offer: Offer, *, has_stored: bool
     ) -> Iterator[JsonObject]:
-        """Yield the items of the messages from `start` on, with the tools that came later."""
+        """Yield the items of the messages from `start` on, with the later tools."""
         written = self._by_message(history, has_stored, self._custom_ids(history))
         for number in range(start, len(history) + 1):
             if number in offer.later:
@@ -302,11 +302,11 @@ class ResponsesWriter:
     def offer(
         self, history: Sequence[Message], tools: Sequence[JsonFields] | None, choice: Any = None
     ) -> Offer:
-        """Return the tools of a request. If later ones are appended, the first ones never change.
+        """Return the tools of a request. If later tools are appended, the first tools never change.
 
         Args:
             history: The history without system messages.
-            tools: The tools that the request shall have.
+            tools: The tools for the request.
             choice: The option ``tool_choice``.
         """
         wanted = [self._tool(tool) for tool in tools or ()]
@@ -337,7 +337,7 @@ class ResponsesWriter:
         return Offer(first, later, record, None if has_all else [_reference(tool) for tool in wanted])
 
     def _tool(self, tool: JsonFields) -> JsonObject:
-        """Return a tool of this protocol for one of chat completions; others are tools of the server."""
+        """Convert a chat-completions tool to this protocol; tools of the server stay unchanged."""
         function = tool.get("function")
         if not isinstance(function, Mapping):
             return dict(tool)
@@ -351,12 +351,12 @@ class ResponsesWriter:
             "type": "function",
             "name": function["name"],
             "parameters": function.get("parameters") or {"type": "object", "properties": {}},
-            "strict": bool(function.get("strict")),  # if missing, some routes assume true
+            "strict": bool(function.get("strict")),  # some servers assume true if it is missing
             **described,
         }
 
     def _limited_choice(self, wanted: object, offer: Offer) -> Any:
-        """Return the ``tool_choice`` for an option, and for tools that may no longer be called."""
+        """Return the ``tool_choice`` for an option; it also excludes tools that must no longer be called."""
         choice = self._choice(wanted)
         if offer.allowed is None or choice not in (None, "auto", "required"):
             return choice
@@ -416,7 +416,7 @@ def text_parameter(function: JsonFields) -> str:
 
 def _refuse(name: str, value: object) -> None:
     """Reject an option of `_REFUSED`."""
-    if name == "stop":  # tool modes learn from an error of this kind
+    if name == "stop":  # tool modes react to this kind of error
         said = "stop has no counterpart in OpenAI's Responses API"
         raise LLMError(f"{said}. Leave it out.", kind="bad_request", said=said)
     raise ConfigError(
@@ -428,7 +428,7 @@ def _refuse(name: str, value: object) -> None:
 def _kept(message: Message, calls: list[JsonObject], has_stored: bool) -> list[JsonObject] | None:
     """Return the kept items of a response with the history's calls; None if the message has changed.
 
-    A reasoning item goes with what followed it, and only if the server stores it or it is encrypted.
+    A reasoning item is sent only with the item after it, and only if it is stored by the server or encrypted.
     """
     items: list[JsonObject] = message[ITEMS]
     try:
@@ -454,12 +454,12 @@ def _phase(message: JsonFields) -> JsonObject:
 
 
 def _is_lost(item: JsonFields) -> bool:
-    """Return True for lost reasoning: neither stored nor encrypted."""
+    """Return True for reasoning that is neither stored nor encrypted, and therefore lost."""
     return item.get("type") == "reasoning" and not item.get("encrypted_content")
 
 
 def _sent(item: JsonFields, *, has_ids: bool) -> JsonObject:
-    """Return an item to send. Without its reasoning, a response goes without its ids."""
+    """Return an item to send. Without its reasoning, a response is sent without ids."""
     fields = {name: value for name, value in item.items() if value is not None}
     if has_ids or item.get("type") not in ("message", *_CALLS):
         return fields

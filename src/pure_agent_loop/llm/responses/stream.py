@@ -1,6 +1,7 @@
 """Responses of the Responses protocol, decoded from bytes to deltas. Pure: no I/O.
 
-Unknown events and items are kept or ignored, never an error. An item's final form is trusted over its deltas.
+Unknown events and items are kept or ignored, never an error. If the final form of an item differs from its
+deltas, the final form is used.
 Source of the event grammar: the types of the ``openai`` package 3.57.0 and the streaming guide.
 """
 
@@ -30,7 +31,7 @@ from pure_agent_loop.llm.wire import parse_json
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
-_REASONS = {"content_filter": "content_filter"}  # all others cut the response off: ``length``
+_REASONS = {"content_filter": "content_filter"}  # any other reason means a truncated response: ``length``
 # Kinds of errors by the codes of a failed response; others are classified by their words.
 _BUSY = ("server_error", "vector_store_timeout", "failed_to_download_image")
 _BAD = (
@@ -62,9 +63,9 @@ class ResponsesReader(ProtocolReader):
     """Reader of a response; see `ProtocolReader`.
 
     Args:
-        held: What the server holds of the history before the response, if responses are to be continued.
+        held: Part of the history before the response that the server holds, if it stores responses.
         tools: Tool schemas of the request, in the chat-completions shape.
-        record: The record of tools that the request has first; None for none.
+        record: Record of the first tools of the request; None for none.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class ResponsesReader(ProtocolReader):
         self.is_running = False  # a background response: the server has not ended it
         self._held = held
         self._tools, self._record = tools or (), record
-        self._items: dict[int, JsonObject] = {}  # complete ones, by output index
-        self._open: dict[int, dict[str, list[str]]] = {}  # what was streamed of the others
+        self._items: dict[int, JsonObject] = {}  # complete items, by output index
+        self._open: dict[int, dict[str, list[str]]] = {}  # streamed pieces of incomplete items
         self._calls: dict[int, int] = {}  # number of each call, by output index
-        self._indexes: dict[Any, int] = {}  # of items whose events have no output index
+        self._indexes: dict[Any, int] = {}  # indexes of items whose events have no output index
         self._custom: dict[int, str] = {}  # parameter of each call of a custom tool, by output index
 
     def read_whole(self, response: object) -> Iterator[Delta]:
-        """Read the state of a background response; yield what is new if it has ended."""
+        """Read the state of a background response; if it has ended, yield the new deltas."""
         self.is_document, self._document = True, [json.dumps(response).encode()]
         yield from self.close()
 
@@ -139,7 +140,7 @@ class ResponsesReader(ProtocolReader):
         return self._indexes.setdefault(name, len(self._indexes)) if name else _NO_ITEM
 
     def _streamed(self, event: JsonFields) -> dict[str, list[str]]:
-        """Return what was streamed of the item of an event; some gateways announce and name no items."""
+        """Return the streamed pieces of an event's item; some gateways neither announce nor name items."""
         index = self._index(event)
         return self._open[index] if index != _NO_ITEM else self._open.setdefault(index, _nothing_streamed())
 
@@ -170,7 +171,7 @@ class ResponsesReader(ProtocolReader):
         return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=arguments),))
 
     def _complete(self, index: int, item: JsonFields) -> Iterator[Delta]:
-        """Keep an item; yield what its deltas lacked."""
+        """Store a complete item; yield the parts that its deltas lacked."""
         if index in self._items:  # repeated
             return
         if index not in self._open:
@@ -191,7 +192,7 @@ class ResponsesReader(ProtocolReader):
                 yield Delta(reasoning=thought)
 
     def _rest(self, index: int, streamed: str, final: str) -> Iterator[Delta]:
-        """Yield what the streamed arguments of a call lack; its final form is right."""
+        """Yield the rest of a call's arguments, according to the final form of the call."""
         is_custom = index in self._custom
         rest = final[len(streamed) :]
         if is_custom and final.startswith(streamed):
@@ -211,7 +212,7 @@ class ResponsesReader(ProtocolReader):
         if status in _RUNNING:
             raise LLMError("The server ended a response that it still runs.", kind="incomplete")
         for index, item in enumerate(response.get("output") or ()):
-            yield from self._complete(index, item)  # those that no event has completed
+            yield from self._complete(index, item)  # items that no event has completed
         reason = "tool_calls" if self._calls else "stop"
         if status == "incomplete":
             reason = _REASONS.get(str(get(response.get("incomplete_details"), "reason")), "length")
@@ -245,7 +246,7 @@ def _nothing_streamed() -> dict[str, list[str]]:
 
 
 def _is_plain(item: JsonFields) -> bool:
-    """Return True if text and calls say all that an item holds."""
+    """Return True if the text and the calls contain everything that an item holds."""
     named = {name for name, value in item.items() if value is not None}
     if named - _PLAIN.get(str(item.get("type")), set()):
         return False

@@ -4,7 +4,7 @@ After a result, an able model may call more tools, with one JSON object per step
 small models repeat a successful call.
 
 The yes-or-no answers of a small model carry no information, and in free text it always makes the same choice.
-But its likelihoods show what it understood, measured in two directions:
+Its likelihoods, however, show which tool it associates with the request, measured in two directions:
 
     by_name(tool)    = share of the surprise at the tool's name, among the names of all tools, that the
                        user's request removes, compared with a request without content
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 NO_CONTENT = "N/A"
 MAX_TOOLS = 12  # one request each; with more tools, constrained output chooses
-_MAX_CANDIDATES = 2  # best tools by name, whose request likelihood is read too
+_MAX_CANDIDATES = 2  # best tools by name, for which the request's likelihood is also read
 _MAX_QUESTION_CHARS = 1_000  # newest characters of the question
 _MAX_REQUEST_BYTES = 120  # newest bytes of the question, for the second measure
 _MAX_REQUEST_TOKENS = 20  # first tokens of these bytes; few, because output is slow
@@ -62,7 +62,7 @@ _MAX_DESCRIPTION_CHARS = 100
 _MAX_TOKENS = 300
 
 Tool = Mapping[str, Any]
-_MAX_RESULT_CHARS = 1_200  # more would confuse such a model
+_MAX_RESULT_CHARS = 1_200  # a longer result would confuse such a model
 _ARGUMENT_TOKENS = 400  # default output limit for the arguments of a call
 
 
@@ -181,7 +181,7 @@ class Chooser:
         self._prompts = prompts
         self._gives_likelihoods: bool | None = None
         self._able: bool | None = None
-        self._likelihoods: dict[tuple[str, str], Reading] = {}  # of names without content
+        self._likelihoods: dict[tuple[str, str], Reading] = {}  # likelihoods of names without content
 
     async def can_choose(self, messages: list[Message], tools: Tools, options: Options) -> bool:
         """Return True if there is a question and the server supports a choice by likelihood."""
@@ -256,7 +256,7 @@ class Chooser:
         return Delta(tool_calls=tuple(ToolCallDelta(i, None, name, call) for i, call in enumerate(calls)))
 
     async def _is_able(self, requests: AuxiliaryRequests) -> bool:
-        """Return whether the model is able, per its profile or else a test on worked examples, cached."""
+        """Return True if the model is able, by its profile or else by a cached test on worked examples."""
         if self._able is None:
             profile = profile_of(self._client)
             is_able = None if profile is None else profile.able
@@ -284,7 +284,7 @@ class Chooser:
         best = sorted(range(len(tools)), key=by_name.__getitem__, reverse=True)[:_MAX_CANDIDATES]
         try:
             by_request = await self._scores_by_request(requests, question, [tools[i] for i in best], shots)
-        except NoProbabilitiesError:  # the server cannot write this text; only the names decide
+        except NoProbabilitiesError:  # the server cannot write this text, so only the names decide
             by_request = [0.0] * len(best)
         sums = {index: by_name[index] + share for index, share in zip(best, by_request, strict=True)}
         chosen = max(sums, key=sums.__getitem__)

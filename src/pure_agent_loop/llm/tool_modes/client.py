@@ -9,7 +9,7 @@ auto      native, until the server or the model proves unable; then json
 ========  ====================================================================================
 
 The wrapper is transparent to the loop. Without tools and without calls in the history it changes nothing.
-It remembers what a server refuses (a response format, a parameter) and reports it in a notice.
+It stores what a server refuses (a response format, a parameter) and reports it in a notice.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class NativeReader:
 
     def __init__(self, tools: Sequence[JsonObject]) -> None:
         self._tools = tools
-        self._think: ThinkSplitter | None = None  # like the scanner, created with the first text
+        self._think: ThinkSplitter | None = None  # created with the first text, like the scanner
         self._scanner: TextCalls | None = None
         self._saw_call = False
         self._is_cut = False
@@ -177,8 +177,8 @@ class ToolModeClient(StreamingClient):
         self._formats = Formats()
         self._takes_stop = True
         group = as_protocol(inner, GroupsModels)
-        self._group = None if group is None else group.with_each(self.around)  # each in its own mode
-        self._choosers: list[Chooser] = []  # at most one, shared by copies of this client
+        self._group = None if group is None else group.with_each(self.around)  # each has its own mode
+        self._choosers: list[Chooser] = []  # at most one chooser, shared by copies of this client
         self.takes_meta = getattr(inner, "takes_meta", False)
         self.takes_server_tools = takes_server_tools(inner)
         self.takes_timeouts = getattr(inner, "takes_timeouts", False)
@@ -398,7 +398,7 @@ class ToolModeClient(StreamingClient):
             except LLMError as error:
                 if not is_default or "stop" in options or not is_refusal(error, REFUSES_STOP):
                     raise
-                self._takes_stop = False  # optional: the reader also drops text after an action
+                self._takes_stop = False  # optional, because the reader drops text after an action anyway
             else:
                 return
 
@@ -445,7 +445,7 @@ class ToolModeClient(StreamingClient):
                         yield delta
                 return
         except NoProbabilitiesError:
-            pass  # the chooser will not be asked again; nothing was streamed yet
+            pass  # the chooser is not used again; nothing was streamed yet
         async with aclosing(self._action(messages, tools, options)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -456,7 +456,7 @@ class ToolModeClient(StreamingClient):
         """Request one JSON object with the best response format that the server accepts."""
         form = format_of(options)
         formats = response_formats(tools, None if form is None else form.schema)
-        if form is None and "response_format" in options:  # the caller's own
+        if form is None and "response_format" in options:  # fields that the caller set
             formats = [None] * len(formats)
 
         def ask(number: int) -> AsyncGenerator[Delta, None]:

@@ -31,7 +31,7 @@ _MAX_COPY_CHARS = 120
 _TEST_TOKENS = 120
 _WORD = lazy_pattern(r"[^\W_]+(?:[^\w\s]+[^\W_]+)*|\S")
 _NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
-_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # keywords for a value
+_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # these define a value
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
 Arguments: TypeAlias = "JsonObject"
@@ -83,7 +83,7 @@ class AuxiliaryRequests:
 
 
 def last_question(messages: Sequence[Message]) -> str:
-    """Return the last two questions of the user: "And in Paris?" needs the one before."""
+    """Return the last two questions of the user, because "And in Paris?" needs the question before it."""
     return "\n".join([text_of(m.get("content") or "") for m in messages if is_question(m)][-2:])
 
 

@@ -60,7 +60,7 @@ def action_schema(
     final = {} if has_to_call else {FINAL: _FINAL_SCHEMA if answer is None else answer}
     for name, parameters in {**schemas_of(tools), **final}.items():
         moved = _with_references_moved(parameters, f"#/$defs/{name}")
-        if moved != parameters:  # nested here, its references would break
+        if moved != parameters:  # references would break in a nested schema
             definitions[name] = moved
             moved = {"$ref": f"#/$defs/{name}"}
         choices.append(_action(name, moved or {"type": "object", "properties": {}}))
@@ -198,13 +198,13 @@ class JsonReader:
                 return Delta(text=self._answer_of(final))
             calls += [(name, arguments) for name, arguments in named if name != FINAL]
             if final is not None:
-                break  # written before there was a result
+                break  # a final answer that was written before the result of a call
             position = end + len(text[end:]) - len(text[end:].lstrip(" \t\r\n;,"))
         if calls:
             return _calls_delta(calls)
         begun = _CALL_BEGUN.match(text)
         if begun is not None and begun[1] != FINAL and (is_cut or begun[1] in self._schemas):
-            return _calls_delta([(begun[1], text[begun.end() :])])  # the loop reports the error
+            return _calls_delta([(begun[1], text[begun.end() :])])  # the loop reports the error to the model
         return Delta(tool_calls=(ToolCallDelta(0, None, "unknown", text),)) if is_cut else Delta(text=text)
 
     def _as_actions(self, text: str) -> list[tuple[str, Any]] | None:

@@ -24,7 +24,7 @@ class TextPosition:
 
     def __init__(self) -> None:
         self._line = ""
-        self._fences = 0  # in the lines before
+        self._fences = 0  # open fence of the previous lines
 
     def move(self, text: str) -> None:
         """Advance to the end of `text`."""
@@ -33,7 +33,7 @@ class TextPosition:
             self._fences += len(_FENCE_LINE.findall(before + newline))
         else:
             self._line += text
-        if len(self._line) > _LONG_LINE:  # its start no longer matters, and scanning it again is slow
+        if len(self._line) > _LONG_LINE:  # its start no longer matters, and scanning it is slow
             self._line = "x" + self._line[-8:]
 
     def candidates(self, text: str) -> Iterator[int]:

@@ -51,7 +51,7 @@ _MARKERS = (_ACTION, _ANSWER, _OBSERVATION, _THOUGHT)
 
 
 def describe_tools(tools: Sequence[JsonFields]) -> str:
-    """Describe the tools for a prompt: name, description, JSON Schema of the arguments."""
+    """Describe the tools for a prompt: names, descriptions and JSON Schemas of the arguments."""
     lines = []
     for tool in tools:
         function = tool["function"]
@@ -156,7 +156,7 @@ class ReactReader:
         self._held = ""
         self._state = "start"  # -> answer, or -> prose (-> answer or action)
         self._prose = TextCalls(tools)
-        self._is_in_line = False  # the start of the line was streamed
+        self._is_in_line = False  # True if the start of the line was streamed
 
     def feed(self, text: str) -> Delta:
         """Add text; return the text that is certainly part of the final answer."""
@@ -173,7 +173,7 @@ class ReactReader:
     def _look_for_answer(self) -> Delta:
         marker = _ANSWER.search(self._held)
         if marker is None or not self._held[marker.end() :].strip():
-            return Delta()  # white space is not an answer
+            return Delta()  # white space alone is not an answer
         if self._action_in(self._held[: marker.start()]) is not None:
             return Delta()
         self._state = "answer"
@@ -221,7 +221,7 @@ class ReactReader:
             call = self._call(action, held, is_cut)
             return Delta(_thought(held[: action.start()]), thinking, (call,))
         calls, rest = find_calls(held, self._schemas, is_cut=is_cut)
-        if calls:  # in another format
+        if calls:  # a response in another format
             return Delta(_thought(rest), thinking, (_first(calls),))
         answer = _ANSWER.search(held)
         if answer is not None:
@@ -269,7 +269,7 @@ class ReactReader:
         body = (fenced[1] if fenced else body).strip()
         if body.startswith("{"):
             end = end_of_json(body, 0)
-            return body if end is None else body[:end]  # without trailing text
+            return body if end is None else body[:end]  # ignore trailing text
         ends = [match.start() for marker in _MARKERS if (match := marker.search(body))]
         body = body[: min(ends, default=len(body))].strip()
         only = self._only_argument(name)

@@ -2,8 +2,8 @@
 
 Rules:
 
-1.  A call must name an available tool, and its arguments must fit the tool's schema. Everything else stays
-    text.
+1.  A call must name an available tool, and its arguments must fit the tool's schema. Anything else stays part
+    of the text.
 2.  After a tag with no other use (such as ``<tool_call>``) a call counts anywhere except inside a code block
     or quotes.
 3.  A fenced or bare JSON object or list counts only at the end of the text: in the middle of an explanation
@@ -182,7 +182,7 @@ def name_and_arguments(value: object) -> tuple[str, Any] | None:
         return (name, arguments) if isinstance(arguments, Mapping) else None
     key = next((key for key in ARGUMENT_KEYS if key in value), None)
     if key is None and set(value) - {*NAME_KEYS, *OTHER_KEYS}:
-        return None  # a name with unknown neighbours
+        return None  # a name next to unknown keys
     return name, None if key is None else value[key]
 
 
@@ -257,8 +257,8 @@ class TextCalls:
 
         Args:
             is_cut: The response ended at a limit: an unfinished call does not count.
-            has_thought: Reasoning tags were already removed. Else text before a lone ``</think>`` is
-                reasoning, and calls in it do not count.
+            has_thought: True if reasoning tags were already removed. Otherwise text before a lone
+                ``</think>`` is reasoning, and calls in it do not count.
         """
         held, self._held = self._held, ""
         thinking, close, answer = held.partition(ThinkSplitter.CLOSE)
@@ -516,7 +516,7 @@ class _CallReader:
         if close < 0 and (not self._is_final or self._is_cut):
             return self._pending()
         inside = text[inner:] if close < 0 else text[inner:close]
-        if close < 0 and _HALF_A_TAG.search(inside):  # truncated inside a tag: the rest is unknown
+        if close < 0 and _HALF_A_TAG.search(inside):  # truncated inside a tag, so the rest is unknown
             return None
         end = len(text) if close < 0 else close + len(form.close)
         properties = self._schemas[name].get("properties") or {}

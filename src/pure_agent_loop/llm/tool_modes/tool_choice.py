@@ -1,4 +1,4 @@
-"""The option ``tool_choice`` for tools in the prompt: the server does not get its fields."""
+"""The option ``tool_choice`` for tools in the prompt; the option is not sent to the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pure_agent_loop.errors import LLMError
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Options, Tools
 
-_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject without tools
+_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject in a request without tools
 
 
 def without_tools(options: Options) -> JsonObject:

@@ -7,7 +7,7 @@ prompted  the schema is in the prompt; without tools, the server is also asked t
           JSON, else nothing, whichever it supports
 ========  ====================================================================================
 
-The profile can set one. The default is ``tool`` if the model may call tools natively, else ``prompted``.
+The profile can set a mode. The default is ``tool`` if the model may call tools natively, else ``prompted``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def in_words(messages: list[Message], form: AnswerFormat, prompts: Prompts) -> l
 
 
 def with_room(options: Options, profile: Profile | None) -> JsonObject:
-    """Raise the profile's output limit for a typed answer: a truncated object is useless."""
+    """Raise the profile's output limit for a typed answer, because a truncated object is useless."""
     limit = None if profile is None else profile.max_output
     if limit is None or "max_tokens" in options:
         return dict(options)

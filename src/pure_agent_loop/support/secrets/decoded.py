@@ -1,7 +1,7 @@
 """Decode escapes and line breaks of a text, with a map back to the original positions.
 
-A secret that was escaped, wrapped and escaped again is found by decoding the text: HTML in
-JSON in a query needs no separate list. The secret is decoded likewise, as it may look escaped itself.
+Decoding finds a secret that was escaped, wrapped and escaped again (such as HTML in JSON in a query) without
+a list of such combinations. The secret is decoded, too, because it may itself look escaped.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 MAX_LAYERS = 12
-_MAX_OPEN, _MAX_ESCAPE = 64, 64  # incomplete nested escapes, and the letters of one escape
+_MAX_OPEN, _MAX_ESCAPE = 64, 64  # limits: nested incomplete escapes, letters of one escape
 has_escapes = re.compile(r"""[\\&%\r\n\x1b]|['"]['"]|=[0-9A-F]{2}""").search
 """Search for anything to decode; bound to the pattern's method, as it runs on every text."""
 _KNOWN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = (
     r"&(?:#\d{1,9}|#[xX][0-9a-fA-F]{1,8}|[A-Za-z][A-Za-z0-9]{1,31});?"
     r"|%[0-9A-Fa-f]{2}|\\0?[0-7]{1,3}|\\(?:u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}"
-    r"|U[0-9a-fA-F]{8}|[^\n\ruUx])"  # an incomplete one may continue in a stream
+    r"|U[0-9a-fA-F]{8}|[^\n\ruUx])"  # the end of an escape may follow in a stream
 )
-# Word breaks: a line end with the next line's indent, and characters a terminal does not show. Breaks
-# go first, as one may be part of an escape; quotes go last, as they may be escaped.
+# Word breaks: a line end with the next line's indent, and characters a terminal does not show. Breaks are
+# removed first, because an escape may contain one; quotes are removed last, because they may be escaped.
 _LINE_BREAK = r"\n[ \t]*|\r[ \t]*|\\[\r\n][ \t]*|\x1b\[[0-9;?]*[A-Za-z]"
 _QUOTE_SIGN = re.compile("['\"]")
-# In quoted-printable an equals sign is an escape; elsewhere it precedes values.
+# In quoted-printable an equals sign begins an escape; in other text it precedes values.
 _READINGS = (
     (re.compile(_LINE_BREAK), re.compile(_ESCAPE)),
     (re.compile(r"=[\r\n]|" + _LINE_BREAK), re.compile(_ESCAPE + "|=[0-9A-Fa-f]{2}")),
@@ -40,10 +40,10 @@ Meaning = Callable[[re.Match[str]], str]
 
 
 class Decoded:
-    """Text without escapes, breaks and quotes.
+    """Text with its escapes decoded, and without line breaks and quotes.
 
     Args:
-        is_printable: Whether an equals sign is an escape, as in quoted-printable.
+        is_printable: Whether an equals sign begins an escape, as in quoted-printable.
         goes_on: Whether more text may follow; an escape at the end that may continue is kept then.
     """
 
@@ -80,7 +80,7 @@ class Decoded:
         """Return, per layer, the offsets of the pieces in the new text and in the old one."""
         for previous, pattern, meaning in self._layers[
             len(self._places) :
-        ]:  # only texts with a hit need them
+        ]:  # only texts with a match need these
             starts, origins, length, end = [0], [0], 0, 0
             for match in pattern.finditer(previous):
                 length += match.start() - end

@@ -1,8 +1,9 @@
 """Redact secrets from text before it is recorded, shown or sent.
 
-Two methods: exact known values (from the environment and the configuration), also encoded, escaped
-or wrapped over lines; and the shapes of well-known keys. Exact values are found by a table of their
-five-letter pieces, so that text without secrets costs next to nothing.
+There are two methods: known values (from the environment and the configuration) are found even if they are
+encoded, escaped or wrapped over lines; other keys are found by the formats that well-known services use.
+Known values are found by a table of their five-letter pieces, so that text without secrets costs next to
+nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from pure_agent_loop.support.text import to_jsonable
 
 # -- encoded forms of known secrets: whole, inside a longer text, and encoded twice ----------------------
 
-_DEPTH = 2  # base64 of base64; a third level makes eight times as many forms
-MIN_LENGTH = 8  # a shorter value occurs in too many texts by chance
+_DEPTH = 2  # base64 of base64; a third level would give eight times as many forms
+MIN_LENGTH = 8  # shorter values occur by chance in too many texts
 REMOVED = "[secret removed]"
 _PIECE = 5  # letters; every secret of n letters holds one that begins at a multiple of n - 4
 _HEAD = 4
@@ -37,7 +38,7 @@ _SECRET_NAME = re.compile(
 )
 _PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
 _SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S+$)", re.I)
-# A word or a small number: ordinary text needs it.
+# Words and small numbers are not redacted, because they occur in ordinary text.
 _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*|[0-9.]{1,11}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
@@ -48,14 +49,14 @@ T = TypeVar("T")
 
 
 def forms_of(value: str) -> set[str]:
-    """Return a value, the value as `Decoded` reads it, and both as base64 and hexadecimal numbers, twice too.
+    """Return a value, its form read by `Decoded`, and both in base64 and hexadecimal, also applied twice.
 
-    Escapes and broken lines need no form: `Decoded` takes them back in the text that is searched.
+    Escapes and broken lines need no form, because `Decoded` undoes them in the searched text.
     """
     plain = Decoded(value).text
     level = {value, plain, json.dumps(value)[1:-1], urllib.parse.quote(value, safe="")}
     as_bytes = plain.encode("utf-8", "replace").decode("latin-1")  # decoded byte escapes
-    forms = {value, plain, as_bytes, plain.replace(" ", "+"), as_bytes.replace(" ", "+")}  # form of a query
+    forms = {value, plain, as_bytes, plain.replace(" ", "+"), as_bytes.replace(" ", "+")}  # as in a query
     for _ in range(_DEPTH):
         level = {code for form in level for code in _encoded(form)}
         forms |= level
@@ -102,7 +103,7 @@ class Redactor:
         self._found = {value: name for value, name in secrets.items() if len(value) >= MIN_LENGTH}
         forms = ((form, name) for value, name in self._found.items() for form in forms_of(value))
         self._forms = {form: name for form, name in forms if len(form) >= MIN_LENGTH}
-        self.is_empty = not self._forms  # shapes are still searched
+        self.is_empty = not self._forms  # keys are still found by shape
         self._by_piece: dict[str, set[str]] = {}
         self._by_head: dict[str, set[str]] = {}
         self._step = min(map(len, self._forms), default=MIN_LENGTH) - _PIECE + 1
@@ -166,7 +167,7 @@ class Redactor:
             text = "\x1f".join(texts)
         except TypeError:  # a key that is not a string
             is_clean = False
-        # The marks of escapes, as `has_escapes` finds them, but without a call: a step asks several times.
+        # The same test as `has_escapes`, inlined because it runs several times per step.
         if (
             "\\" in text
             or "&" in text
@@ -205,7 +206,7 @@ class Redactor:
         if isinstance(value, str):
             return self.redact_known(value)
         if value is None or isinstance(value, (bool, int, float)) or depth > 200:
-            return REMOVED if depth > 200 else value  # deeper values are not checked
+            return REMOVED if depth > 200 else value  # values nested deeper are not checked
         if isinstance(value, Mapping):
             clean = ((self.redact_known(k) if isinstance(k, str) else k, v) for k, v in value.items())
             pairs = {key: self._walk(entry, depth + 1) for key, entry in clean}
@@ -250,7 +251,7 @@ class Redactor:
         return keep
 
     def _likely(self, text: str) -> Iterable[str]:
-        """Return candidate forms for a text, including all that occur in it."""
+        """Return the forms that may occur in a text: all that do, and possibly others."""
         # Searching one form costs about as much as cutting the text into a thousand pieces.
         if len(text) > _LONG and len(self._forms) * self._step < 1_000:
             return [form for form in self._forms if form in text]
@@ -265,7 +266,7 @@ class Redactor:
         return "".join([*out, text[position:]])
 
     def _begun(self, text: str) -> int:
-        """Return how many characters at the end of a text may begin a secret."""
+        """Return the number of characters at the end of a text that may begin a secret."""
         end = text[max(0, len(text) - self._longest) :]
         for at in range(len(end)):
             for form in self._by_head.get(end[at : at + _HEAD], ()):
@@ -315,7 +316,7 @@ def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any
     Args:
         redact: False for none, or a redactor, to which the client's secrets are added.
         client: The model client; values in its `secrets` are removed.
-        options: Fields of its requests; ``extra_headers`` and ``extra_query`` may hold keys.
+        options: Fields of the client's requests; ``extra_headers`` and ``extra_query`` may hold keys.
 
     Raises:
         ConfigError: `redact` is something else.
@@ -385,7 +386,7 @@ def shown_url(url: str) -> str:
 def _gather(value: Any, texts: list[str]) -> bool:
     """Collect the texts of a value, keys too; False if it is not plain JSON or over 100 levels deep."""
     level = [value]
-    for _ in range(100):  # level by level: a recursion would cost a call per container
+    for _ in range(100):  # level by level, because recursion would need a call per container
         below: list[Any] = []
         for part in level:
             kind = type(part)
@@ -415,7 +416,7 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
 def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
     """Return the raw bytes of `os.environ`: every run reads it, and decoding doubles the cost."""
     raw: Mapping[Any, Any] | None = getattr(os, "environb", None)  # Windows has no bytes
-    # Tests may replace the environment by a dict; its bytes would be stale.
+    # Tests may replace the environment by a dict, for which the raw bytes would be outdated.
     return raw if raw is not None and env is os.environ and type(env) is type(raw) else env
 
 
@@ -431,7 +432,7 @@ def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     for name, text in env.items():
         if ":" not in text and not _SECRET_NAME.search(name):  # nearly all
             continue
-        # The value as used: without a final newline and without quotes from a settings file.
+        # The value as programs use it: without a final newline, and without the quotes of a settings file.
         value = _SCHEME.sub("", text.strip().strip("\"'"))
         if _URL.match(value):
             yield from ((name, secret) for secret in secrets_of_url(value).values())

@@ -8,7 +8,7 @@ from pure_agent_loop.support.lazy import lazy_pattern
 
 # Prefix of a key, and the pattern that must follow.
 _PREFIXED = {
-    # OpenAI, Anthropic, OpenRouter: with a run of letters and digits; class names of CSS have none
+    # OpenAI, Anthropic, OpenRouter: with a run of letters and digits, which CSS class names lack
     "sk-": r"(?=[A-Za-z0-9_-]{0,120}?(?=[A-Za-z]{0,30}[0-9])[A-Za-z0-9]{14})[A-Za-z0-9_-]{20,}",
     "github_pat_": r"[A-Za-z0-9_]{30,}",
     "ya29.": r"[A-Za-z0-9._-]{20,}",
@@ -27,7 +27,7 @@ _PREFIXED = {
     "sk.eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",  # Mapbox
     "eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",  # JSON web token
 }
-_PREFIXES = {  # pattern, and its prefixes
+_PREFIXES = {  # pairs of a pattern and its prefixes
     r"[A-Za-z0-9]{30,}": "ghp_ gho_ ghu_ ghs_ ghr_ hf_ api_org_ npm_ "
     "pplx- gsk_ xai- r8_ csk- fw_ tvly- fc- jina_",
     r"[A-Za-z0-9_.-]{20,}": "glpat- gldt- glrt- glcbt- glptt- glft- gloas- "

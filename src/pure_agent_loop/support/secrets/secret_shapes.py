@@ -1,8 +1,8 @@
 """Find unknown secrets by shape: keys of known services, private keys, URLs, headers and assigned values.
 
 Long texts must be cheap to search. A text is scanned for a few words, and once for runs of sixteen
-key characters (a search for sixteen equal bytes). Patterns are tried only at these places. Linear time:
-a pattern reads at most some thousand characters, and no part is scanned twice.
+key characters (a search for sixteen equal bytes). Patterns are tried only where these occur. Linear time: a
+pattern reads at most some thousand characters, and no part is scanned twice.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.secrets.secret_keys import KEYS
 
 _DIGIT, _LETTER = lazy_pattern("[0-9]"), lazy_pattern("[A-Za-z]")
-_SEEN = 600  # limit inside a run: no key begins later
-_FURTHER = 4000  # greatest length of a key
-_BEFORE = 14  # greatest distance of a key's start before a run: `bot` and a number
+_SEEN = 600  # characters of a run in which a key may begin
+_FURTHER = 4000  # maximum length of a key
+_BEFORE = 14  # maximum characters of a key before its run, such as `bot` and a number
 _RUN = bytes(
     97 if (chr(code).isalnum() and code < 128) or chr(code) in "_-./+~%" else 32 for code in range(256)
 )
@@ -26,7 +26,7 @@ _REST = lazy_pattern(r"[A-Za-z0-9_./+~%=:-]*")
 _QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)"
 _OPERATOR = rf"{_QUOTE}?\s{{0,5}}(?:=>|:=|<-|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
 
-# An operator, one behind a type, an element of XML, or a name and its value as two fields.
+# An assignment operator, also after a type; an XML element; or a name and its value as two fields.
 _TYPED = r"\s?:\s?\w{1,20}\s?=(?!=)\s?"
 _TWO_FIELDS = rf"{_QUOTE}?[\s,]{{1,40}}{_QUOTE}?(?:value|content){_OPERATOR}"
 _FIELDS = rf"{_TYPED}|{_OPERATOR}(?:\*\*\s)?|{_QUOTE}?>(?=[^<>\n]{{4,400}}</)|{_TWO_FIELDS}"
@@ -46,14 +46,15 @@ _NAMES = (
     *(b"sig", b"auth", b"pat"),
 )
 _CHINESE_NAMES = ("密码", "口令", "密钥", "令牌", "凭证")
-_WORDS = (*_NAMES, b"://", b"curl ", b"cookie", b"bearer")  # `authorization` and `private key` hold a name
+# `authorization` and `private key` need no entry, because they contain the names `auth` and `key`.
+_WORDS = (*_NAMES, b"://", b"curl ", b"cookie", b"bearer")
 _KEY_OWNER = lazy_pattern(
     r"(?:access|account|api|app|auth|client|deploy|encryption|hmac|jwt|license|master|private|secret|service"
     r"|session|shared|signing|ssh|storage|subscription|webhook)[_. -]?\Z",
     re.I,
 )
 _NO_SECRET = lazy_pattern(r"(?:page|next|cursor|continuation|sync|public)[_-]?\Z", re.I)
-# A value after a blank: `--token X`, `ENV TOKEN X`, and lines of .netrc.
+# A value after a space: `--token X`, `ENV TOKEN X`, and lines of .netrc.
 _OPTION = lazy_pattern(r"(?:(?<![\w-])--?|\bENV )[\w-]{0,30}\Z")
 _NETRC = lazy_pattern(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
 _SETTING = lazy_pattern(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")  # -e NAME=, --set name=
@@ -66,13 +67,13 @@ _STAND_IN = (
     r"|(?i:pass(?:word|wd|phrase)?))"
 )
 _NOT_ONE = lazy_pattern(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-|0x")
-_IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")  # may be code instead of a value
+_IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")  # this may be code instead of a value
 _TYPE = lazy_pattern(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
 _THREE_DIGITS = lazy_pattern(r"(?:[^0-9]*[0-9]){3}")
 _THREE_KINDS = lazy_pattern("(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
 _SIGN = lazy_pattern(r"[!@#$%^&*?+~|]")
 _MIN_KEY = 16
-_CALL = ("(", "[")  # what follows the name of a function or a list, instead of a value
+_CALL = ("(", "[")  # characters after the name of a function or a list, which show that it is not a value
 
 _USERINFO = lazy_pattern(
     rf"://[^/\s:@\"']{{0,100}}:(?!{_STAND_IN}@|[0-9]{{1,5}}[?#])([^/\s@\"'\[]{{1,200}})@"
@@ -88,10 +89,10 @@ _COOKIE = lazy_pattern(
     rf"{_OPERATOR}{_QUOTE}?([\w.-]{{1,100}}=[^\s\"'\\;,]{{8,4000}}(?:; ?[^\s\"'\\;]{{1,4000}}){{0,60}})"
 )
 _BEARER = lazy_pattern(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
-# An authorization has a digit or a sign, or mixed letters after a scheme; otherwise it is a name in code.
+# An authorization contains a digit or a symbol, or mixed case after a scheme; otherwise it is a name in code.
 _IS_CREDENTIAL = lazy_pattern(r"[0-9+/=~]|(?<=[A-Za-z] )[A-Za-z]*[a-z][A-Z]{2}")
 _IS_COOKIE = lazy_pattern(r"=(?:(?=[^;=]{0,400}[0-9])(?=[^;=]{0,400}[a-z])[^;]{8}|[0-9A-F]{16})")
-# Per header: its word, the pattern of what follows, and what a value must contain.
+# Per header: the word to search for, the pattern of the rest, and a test of the value.
 _HEADERS = (
     (b"authori", _AUTHORISED, _IS_CREDENTIAL),
     (b"cookie", _COOKIE, _IS_COOKIE),
@@ -115,11 +116,11 @@ _Spans = Iterator[tuple[int, int]]
 
 def remove_shapes(text: str, mark: str) -> str:
     """Replace the shapes of secrets in a text."""
-    data = text.encode("ascii", "replace")  # one byte for each character
+    data = text.encode("ascii", "replace")  # one byte per character
     lowered = data.lower()
-    runs = data.translate(_RUN) + b" "  # so that each run has an end
+    runs = data.translate(_RUN) + b" "  # so that every run ends
     has_words = any(map(lowered.__contains__, _WORDS)) or any(map(text.__contains__, _CHINESE_NAMES))
-    if not has_words and _SHORTEST not in runs:  # as most results are
+    if not has_words and _SHORTEST not in runs:  # most texts end here
         return text
     spans = [
         *_keys(text, runs),
@@ -139,7 +140,7 @@ def _found(data: Any, word: Any) -> Iterator[int]:
 
 
 def _keys(text: str, runs: bytes) -> _Spans:
-    """Yield keys of known services, in order. The continuation of a run is searched with it."""
+    """Yield keys of known services, in order. A run is searched together with its continuation."""
     searched, at = 0, runs.find(_SHORTEST)
     while at >= 0:
         end = runs.find(b" ", at)
@@ -158,7 +159,7 @@ def _keys(text: str, runs: bytes) -> _Spans:
 
 
 def _values(text: str, lowered: bytes) -> _Spans:
-    """Yield the values that are assigned to a telltale name, as far as they are not code or a placeholder."""
+    """Yield the values assigned to names such as ``password``, unless they are code or placeholders."""
     places: tuple[tuple[Any, Any], ...] = (
         *((lowered, word) for word in filter(lowered.__contains__, _NAMES)),
         *((text, word) for word in filter(text.__contains__, _CHINESE_NAMES)),
@@ -174,7 +175,7 @@ def _values(text: str, lowered: bytes) -> _Spans:
             match = _ASSIGNED.match(text, at)
             span = _assigned(match) if match else None
             if span:
-                rest = _REST.match(text, span[1])  # a run of any length is removed to its end
+                rest = _REST.match(text, span[1])  # remove the whole run
                 done = rest.end() if rest else span[1]
                 yield span[0], done
 
@@ -222,7 +223,7 @@ def _is_tight(operator: str | None) -> bool:
 
 
 def _is_mixed(value: str, is_password: bool) -> bool:
-    """Return True for a letter with a digit, or in a password with a sign, where the value is long enough."""
+    """Return True for a value of sufficient length with a letter and a digit; in a password also a symbol."""
     is_long = len(value) >= (4 if is_password else _MIN_KEY)
     has_other = _DIGIT.search(value) or (is_password and _SIGN.search(value))
     return bool(is_long and _LETTER.search(value) and has_other)
@@ -257,14 +258,14 @@ def _private_keys(text: str, data: bytes) -> _Spans:
         if begin is None or head is None or at < done:
             continue
         following = data.find(b"PRIVATE KEY", head.end())
-        # Stop at the next marker, which may end this one: each part is scanned once.
+        # Stop at the next marker, which may be the end of this key, so that each part is scanned once.
         done = _end_of_key(text, head.end(), following + 25 if following >= 0 else len(text))
         if done > head.end():
             yield begin.start(), done
 
 
 def _end_of_key(text: str, start: int, limit: int) -> int:
-    """Return the end of a key's lines, each of which may have a prefix, as from `grep -n`."""
+    """Return the end of the lines of a key; each line may have a prefix, such as from `grep -n`."""
     end, at, has_body, is_last = start, start, False, False
     for _ in range(_MAX_LINES):
         stop = _BREAK.search(text, at, min(at + 20_000, limit))
