@@ -90,5 +90,5 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast,skills]' -e ./conformance pytest pytest-timeout pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast,skills]' -e ./conformance markdown-it-py pytest pytest-timeout pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
 	@touch $@

@@ -337,7 +337,7 @@ class _Factories(type):
         return FileChangeEvent(EventType.FILE_CHANGE, step, dict(change))
 
     def task(cls, step: int, task: Mapping[str, Any], part: Mapping[str, Any] | None = None) -> TaskEvent:
-        """Report a subtask's start, progress or end; `task`: its plain record; `part`: its changed call."""
+        """Report a subtask's start, progress or end: its record, and the part of the call that changed."""
         return TaskEvent(EventType.TASK, step, {"task": dict(task), **({"part": dict(part)} if part else {})})
 
     def progress(cls, step: int, tool: str, text: str, call_id: str = "", **details: str) -> ProgressEvent:

@@ -191,7 +191,7 @@ ALLOWED = Permission("allow")
 
 
 class Rule(NamedTuple):
-    """Pattern of calls.
+    """Pattern that matches tool calls.
 
     ``shell`` matches every call of that tool, ``read_*`` every tool with that prefix, ``shell(git *)`` calls
     with any argument that matches ``git *``, ``write_file(path=docs/*)`` calls whose argument `path` matches.

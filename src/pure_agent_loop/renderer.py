@@ -402,7 +402,7 @@ class JsonLinesRenderer(Renderer):
     """Renderer of one JSON object per line for each event, deltas included.
 
     The output is ASCII only, so that no text can forge a line. With ``stream=True`` every line ends with a
-    newline. Text of custom functions is shown verbatim.
+    newline. Text that custom functions return is shown verbatim.
     """
 
     def _built_in(self, event: Event) -> str:

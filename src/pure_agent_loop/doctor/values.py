@@ -193,7 +193,7 @@ def choose_mode(
     """Return the best tool mode and the reason; an empty mode if none works.
 
     Args:
-        acts: Tool mode -> whether the model could act with it, for each tried mode.
+        acts: Whether the model could call tools, by tried tool mode.
         dropped: True if the tools of a request do not reach the model.
         rejected: True if the server answered a request with tools with an error status.
     """

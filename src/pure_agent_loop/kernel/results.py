@@ -105,7 +105,7 @@ STAGES: Sequence[Stage] = (after_hooks, counted, warned, truncated, noted)
 
 
 async def keep(step: Step, call: ToolCallRun, outcome: ToolOutcome, seconds: float) -> None:
-    """End the part of a call, add its result to the state, and emit its event."""
+    """Mark the message part of a call as ended, add the result to the state, and emit the event."""
     state = step.state
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
     ended = "error" if outcome.is_error else ended

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.llm.profiles import CONTROL_TOKENS
@@ -38,6 +39,7 @@ _MESSAGE_FIELDS = frozenset(
     {"content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"}
 )
 _CALL_FIELDS = frozenset({"id", "function", "name", "arguments"})
+_FIRST = itemgetter(slice(1))  # first character of a text, or none
 _HELD = 700  # maximum characters of a token, escapes included
 _SEEN = 16  # maximum characters of an escaped first character
 
@@ -130,11 +132,14 @@ class ControlTokens:
 
     def _may_hold_token(self, text: str) -> bool:
         """Return False if no token can begin in a text; several times as fast as the pattern."""
-        return "\\u" in text or any(
-            first in text
-            and ("*" in seconds or not seconds.isdisjoint(piece[:1] for piece in text.split(first)[1:]))
-            for first, seconds in self._seconds.items()
-        )
+        if "\\u" in text:
+            return True
+        for first, seconds in self._seconds.items():
+            if first in text and (
+                "*" in seconds or not seconds.isdisjoint(map(_FIRST, text.split(first)[1:]))
+            ):
+                return True
+        return False
 
     def _lead(self, message: JsonFields) -> str:
         """Return the control tokens at the start of a system prompt."""

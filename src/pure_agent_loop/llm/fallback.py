@@ -386,8 +386,9 @@ class LimitStore(Protocol):
         """Change the ledger of a key in one transaction; blocks.
 
         Args:
-            work: Function that gets the ledger, a dict of plain JSON, to change it, and the time in seconds
-                on a clock that all processes share. It may be called again if its transaction failed.
+            work: Function that modifies the ledger, a dict of plain JSON, in place. The second argument is
+                the time in seconds on a clock that all processes share. The function is called again if its
+                transaction failed.
 
         Returns:
             The result of `work`.
@@ -418,7 +419,7 @@ class _MinuteLedger:
         """Count a request and return 0, or return the seconds to wait before the next check."""
         for second in [second for second in self._spent if int(second) <= now - MINUTE]:
             del self._spent[second]
-        self._waiting[ticket] = [now, tokens]  # a known ticket keeps its place
+        self._waiting[ticket] = [now, tokens]  # a waiting ticket keeps its position in the queue
         for other in [other for other, (seen, _) in self._waiting.items() if seen <= now - _LOST]:
             del self._waiting[other]
         before = list(self._waiting.values())[: list(self._waiting).index(ticket)]

@@ -18,7 +18,7 @@ __all__ = ["instrument", "traceparent", "uninstrument"]
 
 
 def instrument(*, content: bool = False) -> None:
-    """Trace all runs of this process that start from now on. A second call changes `content`.
+    """Trace all runs of this process that start from now on. A second call only updates `content`.
 
     Args:
         content: True to also record messages, arguments and results. Known secrets are redacted.

@@ -34,7 +34,7 @@ def narrower(mode: str, requested: str | None) -> str:
 
 
 def restricted_kit(own: Kit, above: Kit) -> Kit:
-    """Return the kit of an agent in the run of another one.
+    """Return the kit of an agent that another agent's run calls.
 
     The agent keeps its model, tools, prompts and settings. Rules, functions, hooks, audit log, budget and
     redaction of both agents apply; the smaller of each limit applies. The run itself (events, session,

@@ -390,7 +390,7 @@ def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = N
     thread.start()
     thread.join()
     if raised and isinstance(raised[0], Exception) and not isinstance(raised[0], PureAgentLoopError):
-        # A replay runs no code of the user: the cause is in the records.
+        # A replay runs no user code, so invalid records caused this error.
         why = f"{type(raised[0]).__name__}: {raised[0]}"
         raise SessionReadError(notice("library.replay_invalid", why=why)) from raised[0]
     if raised:

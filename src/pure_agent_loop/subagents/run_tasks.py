@@ -64,7 +64,7 @@ class DepthAware(Protocol):
     """A `Background` that can be moved to the depth of a subagent."""
 
     def below(self, depth: int) -> Background:
-        """Return a copy of this background for a subagent at this depth."""
+        """Return a copy of this background-task manager for a subagent at this depth."""
         ...
 
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 CLOSE_SECONDS = 1.0
 WAKE_SECONDS = 0.25
-# Depth of the portal that runs this code, also in worker threads of its tools.
+# Nesting depth of the portal that runs this code; worker threads of tools inherit it.
 _DEPTH: contextvars.ContextVar[int] = contextvars.ContextVar("pal_portal", default=0)
 _THREAD = threading.local()
 _OPEN: weakref.WeakSet[Closable] = weakref.WeakSet()

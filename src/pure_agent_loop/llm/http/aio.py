@@ -162,7 +162,7 @@ class _SharedSession:
         self._finalizer = weakref.finalize(self, _detach_unclosed, session, weakref.ref(self), loop)
 
     async def release(self) -> None:
-        """Remove one user."""
+        """Decrement the user count; close an abandoned session that has no users left."""
         self.connector.end_closed()
         self.users -= 1
         if self.is_abandoned:

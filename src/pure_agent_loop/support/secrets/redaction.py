@@ -416,7 +416,7 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
 def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
     """Return the raw bytes of `os.environ`: every run reads it, and decoding doubles the cost."""
     raw: Mapping[Any, Any] | None = getattr(os, "environb", None)  # Windows has no bytes
-    # Tests may replace the environment by a dict, for which the raw bytes would be outdated.
+    # A test may replace `os.environ` with a dict; the raw bytes would then be stale.
     return raw if raw is not None and env is os.environ and type(env) is type(raw) else env
 
 

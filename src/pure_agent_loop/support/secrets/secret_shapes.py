@@ -175,7 +175,7 @@ def _values(text: str, lowered: bytes) -> _Spans:
             match = _ASSIGNED.match(text, at)
             span = _assigned(match) if match else None
             if span:
-                rest = _REST.match(text, span[1])  # remove the whole run
+                rest = _REST.match(text, span[1])  # redact the rest of the value too
                 done = rest.end() if rest else span[1]
                 yield span[0], done
 

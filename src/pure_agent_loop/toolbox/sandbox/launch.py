@@ -82,7 +82,7 @@ class Sandbox(Protocol):
         ...
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - for others
-        """Return the context to run a command in. When it ends, the yielded list has the restored names."""
+        """Return the context to run a command in; on exit, the yielded list holds the restored paths."""
         return nullcontext([])
 
 
