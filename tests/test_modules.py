@@ -16,18 +16,6 @@ RULER = re.compile(r"# -- .+? -*$")
 CONSTANT = re.compile(r"_*[A-Z][A-Z0-9_]*$")
 BACKTICKED = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-# Modules with two matters in one file, each with the reason why they stay together. The list only falls.
-TWO_MATTERS = {
-    "doctor/examination.py": "to be taken apart",
-    "mcp/results.py": "to be taken apart",
-    "mcp/serving/published.py": "to be taken apart",
-    "mcp/tools.py": "to be taken apart",
-    "server/people.py": "to be taken apart",
-    "server/runs_file.py": "to be taken apart",
-    "testing/exchange.py": "to be taken apart",
-    "testing/faults.py": "to be taken apart",
-    "testing/script.py": "to be taken apart",
-}
 
 
 def sources() -> dict[str, str]:
@@ -67,7 +55,7 @@ def groups_of_sections(text: str) -> int:
 
 def test_a_module_has_one_matter():
     several = {path for path, text in sources().items() if "\n# -- " in text and groups_of_sections(text) > 1}
-    assert several - set(TWO_MATTERS) == set()
+    assert several == set()
 
 
 def test_unrelated_sections_are_counted():
