@@ -22,7 +22,7 @@ from pure_agent_loop.testing import call
 
 OTHERS = [None, True, 5, -1.5, "x", [], [5], {}, {"a": 5}]
 EVERY = bool(os.environ.get("PAL_TYPES"))  # each other type at each place (7,500 sessions); else one of them
-SHARES = 8 if EVERY else 1  # so that pytest-xdist can do them side by side
+SHARES = 8 if EVERY else 4  # so that pytest-xdist can do them side by side
 
 
 def one_call(messages):
