@@ -79,7 +79,7 @@ def test_words_of_your_own():
     words = 'Step {current_steps} of {max_steps}, {total_tokens}/{max_tokens}, {elapsed} s. {"json": 1} 100%'
     limits = LoopLimits(max_steps=1, step_limit_prompt=words, timeout_prompt="unused")
     with ScriptedLLM([*adds(2), "done"]) as llm:
-        run_agent(llm, [add], limits=limits)
+        run_kernel(llm, [add], clock=FakeClock(), limits=limits)
     assert notices(llm.requests) == [
         'Step 1 of 1, 15/100000, 0 s. {"json": 1} 100%',
         'Step 2 of 1, 30/100000, 0 s. {"json": 1} 100%',
@@ -99,7 +99,7 @@ def test_formats_and_the_steps_since_the_last_notice_are_filled_in():
         "{checkpoint_steps:02d} since, {current_steps:>3} in all, {elapsed:.1f}/{timeout:.0f} s, {tokens:,}"
     )
     with ScriptedLLM([*adds(4), "done"]) as llm:
-        run_agent(llm, [add], limits=LoopLimits(max_steps=2, step_limit_prompt=words))
+        run_kernel(llm, [add], clock=FakeClock(), limits=LoopLimits(max_steps=2, step_limit_prompt=words))
     said = [text for text in notices(llm.requests) if text]
     assert [text.split(" s, ")[0] for text in said] == [
         "02 since,   2 in all, 0.0/300",
