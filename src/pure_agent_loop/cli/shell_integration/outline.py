@@ -41,6 +41,8 @@ class CommandOutline:
 
     path: tuple[str, ...]
     about: str
+    description: str
+    epilog: str
     options: tuple[OptionOutline, ...]
     commands: Mapping[str, CommandOutline]
 
@@ -63,7 +65,9 @@ def outline(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), about: 
                 commands[name] = outline(inner, (*path, name), help_of.get(name, ""))
         elif action.help != argparse.SUPPRESS:
             (options if action.option_strings else arguments).append(_option(action))
-    return CommandOutline(path, about, (*options, *arguments), commands)
+    return CommandOutline(
+        path, about, parser.description or "", parser.epilog or "", (*options, *arguments), commands
+    )
 
 
 def _option(action: argparse.Action) -> OptionOutline:
