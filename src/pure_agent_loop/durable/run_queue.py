@@ -1,4 +1,4 @@
-"""Queue of the durable runs in one database: operations of workers and handles on a run, by run id."""
+"""Queue of the durable runs in one database: what workers and handles do to a run, by run id."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INSERT_ANSWER = """
 INSERT INTO @answers (run, step, call, verdict) VALUES (?, ?, ?, ?)
 ON CONFLICT (run, step, call) DO NOTHING
 """
-# `taken` is set to 1 only after the run is resumed, because a process may die in between.
+# `taken` is set to 1 only after the run has been resumed, because the process may die before that.
 _INSERT_AUTHOR = "INSERT INTO @answered (run, step, call, person, at, taken) VALUES (?, ?, ?, ?, ?, 0)"
 _SELECT_ANSWER = """
 SELECT answers.verdict, answered.person, answered.at FROM @answers AS answers
@@ -73,7 +73,7 @@ _UNPARK = (
 
 
 def result_key(call_id: str) -> str:
-    """Return the key of a result among the answers; a call may have both an approval and a result."""
+    """Return the key under which a call's result is stored; a call may have both an approval and a result."""
     return f"result:{call_id}"
 
 
@@ -139,7 +139,7 @@ class RunQueue:
         raise ConfigError(notice("library.unknown_agent", agent=agent, agents=", ".join(agents)))
 
     def find_runs(self, **criteria: Any) -> list[TaskInfo]:
-        """Return the runs that match the criteria for DBOS."""
+        """Return the runs that match criteria in the form that DBOS takes."""
         with self.translate_errors():
             return [task_info(run) for run in self.dbos_client.list_workflows(name=WORKFLOW, **criteria)]
 
@@ -221,7 +221,7 @@ class RunQueue:
         call = call_id if what == "question" else result_key(call_id)
 
         def write(change: Change) -> list[tuple[Any, ...]]:
-            if call_id not in steps:  # the question may have been answered before
+            if call_id not in steps:  # the question may already have been answered
                 return list(change(_SELECT_ANSWER.format(which=">= ?"), run_id, call, 0).fetchall())
             step = steps[call_id]
             if change(_INSERT_ANSWER, run_id, step, call, verdict).rowcount:
@@ -232,7 +232,7 @@ class RunQueue:
         if not rows:
             check_waits(what, call_id, steps)
         first, first_by, at = rows[0]
-        if (first, first_by, at) != (verdict, *author):  # equal if this call's first try wrote it
+        if (first, first_by, at) != (verdict, *author):  # equal if the first try of this transaction wrote it
             raise already_answered(call_id, json.loads(first), first_by, at)
         self._resume_if_answered(self.info(run_id))
 
@@ -307,7 +307,7 @@ class RunQueue:
         return bool(self.database.rows("SELECT 1 FROM @cancelled WHERE run = ?", run_id))
 
     def take_turn(self, run_id: str, session_id: str) -> str:
-        """Queue a run for its session, or keep its place in the queue.
+        """Queue a run for its session; a queued run keeps its place.
 
         Durable runs of one session are executed one after another. Until a run has ended, even while it waits
         for an answer or its worker is dead, no other run starts in its session.
@@ -362,7 +362,7 @@ class RunQueue:
         Args:
             executor: Worker that executes the runs.
             run_id: Only run to requeue; None for all.
-            queue: Queue to use; empty for the own queue of each run.
+            queue: Queue to use; empty for each run's own queue.
 
         Returns:
             The ids of the requeued runs.

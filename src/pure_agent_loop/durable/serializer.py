@@ -1,4 +1,4 @@
-"""Serialize values for DBOS as JSON, never as pickle: a writer of the database must not run code."""
+"""Serialize values for DBOS as JSON, never as pickle: who can write to the database must not run code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def import_dbos() -> Any:
     except ImportError as error:
         raise MissingExtraError(notice("library.feature_durable"), "durable") from error
     logger = logging.getLogger("dbos")
-    if logger.level == logging.NOTSET:  # this package reports what users need
+    if logger.level == logging.NOTSET:  # this package itself logs what users need
         logger.setLevel(logging.CRITICAL)
     return dbos
 
