@@ -24,7 +24,7 @@ from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
-LOCKED_SECONDS = 5.0  # how long to wait for another writer: a run that resumes may first connect its tools
+LOCKED_SECONDS = 5.0  # seconds to wait for another writer: a resuming run may connect its tools first
 _PAUSE = 0.02
 
 
@@ -86,7 +86,7 @@ def given_answers(records: Sequence[Record]) -> list[GivenAnswer]:
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
-    """Return the calls of a session whose results come from outside the run and are missing.
+    """Return the calls of a session whose results come from outside the run and have not arrived.
 
     Raises:
         SessionReadError: The recorded state is invalid.
@@ -163,7 +163,7 @@ def _record_first(
 
 
 def author_of(by: Any) -> str:
-    """Return the author of an answer: `by`, or this account for None.
+    """Return the author of an answer: `by`, or for None, this user account.
 
     Raises:
         ConfigError: `by` is neither None nor a non-blank text.
