@@ -1,4 +1,4 @@
-"""Parts of a response while it is written: text and reasoning; see `parts`."""
+"""Parts of a response that is being written: text and reasoning; see `parts`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pure_agent_loop.parts import PartState, PartType, moved, new_part
 
 
 class AnswerParts:
-    """Text and reasoning of one response while it is written."""
+    """Text and reasoning of one response that is being written."""
 
     def __init__(self, step: Step) -> None:
         self._step, self._clock = step, step.kit.clock

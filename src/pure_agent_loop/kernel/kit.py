@@ -43,9 +43,10 @@ class Timeouts:
     """Timeouts of a run in seconds; None for no limit.
 
     Args:
-        first_byte: Until an answer begins. The default applies only to servers on other machines: a local
+        first_byte: Timeout until an answer begins. The default applies only to servers on other machines: a
+            local
             model may need minutes to read a long prompt.
-        tool: For a tool that sets no timeout.
+        tool: Timeout for a tool that does not set one itself.
     """
 
     first_byte: float | None = FIRST_BYTE
@@ -62,7 +63,7 @@ class ResultLimits(NamedTuple):
 
     Args:
         max_error_chars: Limit for the result of a failed call.
-        folder: Folder of the whole texts; None for a folder in the data folder.
+        folder: Folder for the full texts; None for a folder in the data folder.
     """
 
     max_chars: int = 30_000
@@ -75,7 +76,7 @@ class ToolRetries:
     """Retries of a tool marked ``idempotent`` before the model gets its error.
 
     Args:
-        attempts: Greatest number of attempts.
+        attempts: Maximum number of attempts.
     """
 
     attempts: int = 1
@@ -111,7 +112,7 @@ class KitAware(Protocol):
 
 
 class Forces(Protocol):
-    """A compactor that can shorten regardless of the estimated length; others get `compact`."""
+    """A compactor that can shorten regardless of the estimated length; for others, `compact` is called."""
 
     async def force(self, state: QueryState) -> None:
         """Shorten `state` after a server rejected a request as too long."""
@@ -135,7 +136,7 @@ class RunAware(Protocol):
 
 
 class Ends(Protocol):
-    """Background work with a cleanup at the end of the run."""
+    """Background work that needs a cleanup at the end of the run."""
 
     async def end(self, state: QueryState) -> None:
         """Clean up after the run, for any stop reason."""
@@ -295,8 +296,8 @@ class Kit:
         The cost comes from the caller's prices, else from the server's report, else from the price list.
 
         Args:
-            served_by: Name of the model that served the request, for a client of several models, which
-                applies the price list itself.
+            served_by: Name of the model that served the request, for a client with several models, which has
+                applied the price list itself.
         """
         if usage.by_model:
             parts = tuple((name, self.priced(part, name)) for name, part in usage.by_model)
@@ -331,13 +332,13 @@ class Kit:
         return next(filter(None, (price_for(table, model_of(self.client)) for table in tables)), None)
 
     def replace(self, **fields: Any) -> Kit:
-        """Return a copy with other fields. `dataclasses.replace` is slower: it visits every field.
+        """Return a copy with these fields changed. `dataclasses.replace` is slower: it visits every field.
 
         Raises:
             TypeError: A field does not exist.
         """
         known = self.__dict__
-        all_fields = {**known, **fields}  # copying the dict avoids building it by field
+        all_fields = {**known, **fields}  # copying the dict avoids building it field by field
         if len(all_fields) != len(known):
             raise TypeError(f"A kit has no {', '.join(fields.keys() - known.keys())}.")
         kit = object.__new__(Kit)

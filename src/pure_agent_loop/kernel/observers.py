@@ -1,4 +1,4 @@
-"""Observers of tool calls outside the loop, an audit log and snapshots, and how the loop informs them."""
+"""Observers of tool calls outside the loop (audit log, snapshots), and how the loop informs them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CallRecord:
 class Auditor(Protocol):
     """Audit log: records every call. Both methods are called from the run's event loop and must be quick.
 
-    A returned sentence becomes a notice of the run.
+    A returned text is sent as a notice of the run.
     """
 
     def begin(self, call: CallRecord) -> str | None:
@@ -137,7 +137,7 @@ class Snapshots(Protocol):
     """Records the changes of each step to a workspace, and can undo them."""
 
     async def before(self, session_id: str, step: int) -> None:
-        """Record the workspace before tools that may change it.
+        """Record the workspace before tools that may change it run.
 
         Raises:
             PureAgentLoopError: The workspace cannot be recorded. The step continues with a notice.
