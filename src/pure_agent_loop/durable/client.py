@@ -333,7 +333,7 @@ class Handle:
 
         Raises:
             AlreadyAnsweredError: The call already has a result.
-            ConfigError: The run is not waiting for a result of this call.
+            ConfigError: The run is not waiting for this call's result.
         """
         self._queue.give_result(self.run_id, call_id, result, is_error=is_error, by=by)
 

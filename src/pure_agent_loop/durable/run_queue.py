@@ -280,7 +280,7 @@ class RunQueue:
         return {(step, result_key(call)): value for (step, call), value in older.items()} | answers
 
     def given_answers(self, run_id: str) -> list[GivenAnswer]:
-        """Return the answers of people to the questions of a run."""
+        """Return people's answers to the questions of a run."""
         given = []
         for call, plain, person, at in self.database.rows(_SELECT_GIVEN, run_id):
             verdict = json.loads(plain)

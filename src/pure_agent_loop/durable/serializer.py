@@ -32,7 +32,7 @@ class _Failure(Exception):  # noqa: N818 - the text of an error that was raised 
 
 
 def json_serializer() -> Any:
-    """Return a serializer for DBOS. Values without a JSON form become text, so that no result is rejected.
+    """Return a serializer for DBOS. Values that JSON cannot hold become text, so that no result is rejected.
 
     Raises:
         MissingExtraError: DBOS is not installed.

@@ -1,6 +1,6 @@
 """How workers fire schedules: exactly one worker fires, submits, and claims each delivery.
 
-Each due time is inserted as a row, in the transaction that advances the schedule. Each later change of the
+Each due time is inserted as a row, in the transaction that advances the schedule. Each later change to the
 row's state is made by the first available worker, so that a worker may die between any two changes.
 """
 
