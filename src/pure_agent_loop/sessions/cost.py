@@ -33,7 +33,7 @@ class Expense:
     Args:
         id: Record id and time, which a copy in a forked session shares.
         time: In seconds since the epoch.
-        names: Name of each group that the expense belongs to; empty for none.
+        names: Name of each group that the expense belongs to; empty if none.
         tokens: Tokens, failed attempts included.
         cost: Cost; None if a part of it is unknown.
         known_cost: Known part of the cost.

@@ -62,7 +62,7 @@ def _waiting(
 
 
 class GivenAnswer(NamedTuple):
-    """Answer of a person to a question, with its author and its time in seconds since the epoch."""
+    """A person's answer to a question, with its author and its time in seconds since the epoch."""
 
     call_id: str
     behavior: str
@@ -192,7 +192,7 @@ def already_answered(
 
 
 def _answer_before(records: Sequence[Record], kind: str, call_id: str) -> Record | None:
-    """Return the newest answer of a person to a call, or the newest result from outside the run.
+    """Return a person's newest answer to a call, or the newest result from outside the run.
 
     For a question, the record of a run whose new task replaced the question also counts.
     """

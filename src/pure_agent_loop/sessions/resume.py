@@ -132,7 +132,7 @@ def first_state(
         ]
         if previous.stop_reason == SUSPENDED and open_questions:
             tools = ", ".join(each.tool for each in open_questions)
-            notices.append(f"The new task denied what waited for an answer in {session_id!r}: {tools}.")
+            notices.append(f"The new task denied calls that waited for approval in {session_id!r}: {tools}.")
         if point.was_cut_off:
             notices.append(f"The last run of {session_id!r} was interrupted; its recorded work is kept.")
             apply_recorded_effects(previous, point, prompts)

@@ -103,7 +103,7 @@ class _StoryReader:
         self._outcomes: dict[str, Mapping[str, Any]] = {}  # outcomes of tools, by call id
         self._answers: dict[str, dict[str, Any]] = {}  # people's answers, by call id
         self._parts: dict[str, dict[str, float]] = {}  # call id -> state -> its time
-        self._failure = ""  # message of the last error of a run
+        self._failure = ""  # message of the last error in a run
 
     def add(self, record: Record) -> None:
         data = record.data

@@ -10,7 +10,7 @@ intent    a tool is about to run
 outcome   outcome of the tool
 value     decision of a user function or a person; incoming messages; a summary
 parts     state changes of a step's parts with times: pending, running, completed; written when it ends
-failure   error of an effect; the effect is tried again when the run is resumed
+failure   error from an effect; the effect is tried again when the run is resumed
 end       stop reason of a run
 ========  =====================================================================================
 

@@ -96,7 +96,7 @@ SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (
     SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid
 )
 """
-# The row may have been deleted: others clean up after an owner that has been silent for a day.
+# The row may have been deleted: other processes clean up after an owner that was silent for a day.
 _BEAT = """
 INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
 VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()

@@ -230,7 +230,7 @@ class _TranscriptParser:
         return self._transcript
 
     def _salvage(self, line: bytes, start: int, why: str) -> int:
-        """Keep the complete records of a damaged line. Return the end of the last one."""
+        """Keep the complete records in a damaged line. Return the end of the last one."""
         if line.endswith(b"\n") and not line.strip(_BLANKS):
             return 0
         bounds = [*_starts(line), len(line)]
