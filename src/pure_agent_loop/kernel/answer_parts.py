@@ -17,7 +17,7 @@ class AnswerParts:
         self._count = 0
         self._written: list[str] = []
         self.open: dict[str, Any] | None = None
-        """Part that is being written; None for none."""
+        """Part that is being written, if any."""
 
     async def write(self, kind: PartType, text: str) -> None:
         """Add text of one kind; an open part of another kind is completed first."""

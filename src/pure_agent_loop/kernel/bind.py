@@ -106,7 +106,7 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
 
 
 async def release_toolsets(kit: Kit) -> None:
-    """Close the toolsets of a run and its silence watch."""
+    """Close the toolsets of a run and its silence watchdog."""
     if kit.silence is not None:
         kit.silence.close()
     tools = _run_tools(kit)

@@ -70,21 +70,21 @@ class WindowEntry:
     id: str
     """Digest of the call's id."""
     turn: int
-    """Number of its answer."""
+    """Number of the answer with the call."""
     tool: str
     """Digest of the tool's name."""
     call: str
-    """Digest of name and arguments."""
+    """Digest of the name and the arguments."""
     kind: Kind = "open"
     """Outcome of the call."""
     outcome: str = ""
     """Digest of the result; empty until there is one."""
     shape: str = ""
-    """Digest that is equal for similar results of different arguments; may be empty."""
+    """Digest that is equal for similar results of calls with different arguments; may be empty."""
     news: bool = False
     """True if the call, or its result, was not in the window before."""
     action: DoomAction = "run"
-    """Action of its verdict."""
+    """Action of the verdict on the call."""
     pattern: DoomPattern = ""
     """Kind of repetition."""
     count: int = 0

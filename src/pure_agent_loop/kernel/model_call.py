@@ -108,7 +108,7 @@ class Attempts(ABC):
         self.assembler: Assembler | None = None
         """Response of the newest attempt so far; None once its usage is counted."""
         self.spent: TokenUsage | None = None
-        """Usage of the failed attempts; None for none."""
+        """Usage of the failed attempts; None if none failed."""
 
     @abstractmethod
     def prompt_tokens(self) -> int:

@@ -161,7 +161,7 @@ class QueryState:
     auto_compact_tracking: dict[str, dict[str, int]] = field(default_factory=dict)
     """Per rung of compaction: how often it ``acted`` and how many tokens it ``saved``."""
     has_attempted_reactive_compact: bool = False
-    """True once this step has shortened the history after a refusal."""
+    """True once this step has shortened the history after a rejected request."""
     pending: list[ToolCall] = field(default_factory=list)
     """Calls of the last response that have no result yet."""
     results: dict[str, str] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class QueryState:
     media: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Images and files of these results, by call id."""
     failed: list[str] = field(default_factory=list)
-    """Ids of the calls among them that failed."""
+    """Ids of the calls in `results` that failed."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """Rulings about calls."""
     tools: ToolLedger = field(default_factory=ToolLedger)
@@ -195,15 +195,15 @@ class QueryState:
     handed_to: list[str] = field(default_factory=list)
     """Agents the conversation was handed to, in order; the last one is active."""
     session_id: str = ""
-    """Session of the run; empty for none."""
+    """Session of the run; empty if none."""
     corrections: int = 0
     """Number of times the model had to correct its typed answer."""
     output: dict[str, Any] | None = None
-    """Typed output in plain form, under ``value``; None until it is there."""
+    """Typed output in plain form, under ``value``; None until there is one."""
     transition_reason: str = "start"
-    """Reason of the newest step."""
+    """Reason for the newest step."""
     stop_reason: str | None = None
-    """Reason of the end, a key of `STOP_REASONS`; None while it runs."""
+    """Reason for the end of the run, a key of `STOP_REASONS`; None until then."""
     failure: Exception | None = field(default=None, compare=False)
     """Exception that ended the run with ``error``. Not part of the plain form."""
     live_output: Any = field(default=None, compare=False, repr=False)
@@ -324,7 +324,7 @@ class QueryState:
         self.ledger.cost += (usage.cost or 0.0) if known_cost is None else known_cost
 
     def replace_messages(self, messages: list[HistoryMessage], boundary: Boundary) -> None:
-        """Replace `messages` by a shorter history: the only way to change earlier messages.
+        """Replace `messages` with a shorter history: the only way to change earlier messages.
 
         Raises:
             HistoryError: The history has a call without a result, or a result without a call; nothing is
