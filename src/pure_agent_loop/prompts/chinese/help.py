@@ -261,7 +261,7 @@ MESSAGES = {
     "file with your own cases": "你自己的用例文件",
     "sets or groups of sets (default: standard)": "题集或题集分组（默认：standard）",
     "questions per set (default: all)": "每个题集的题数（默认：全部）",
-    "seed of the sample of --limit (default: take the first)": "--limit 抽样的种子（默认：取前几题）",
+    "seed for the --limit sample (default: take the first)": "--limit 抽样的种子（默认：取前几题）",
     "results file (default: eval.jsonl)": "结果文件（默认：eval.jsonl）",
     "concurrent questions (default: 1)": "并发题数（默认：1）",
     "output tokens per answer (default: the server's)": "每个回答的输出 token 数（默认：由服务器决定）",
