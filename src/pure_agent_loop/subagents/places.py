@@ -186,7 +186,7 @@ class Worktree:
         self.root.mkdir(parents=True, exist_ok=True)
 
     async def report(self) -> str:
-        """Return the changed files and the place of the worktree."""
+        """Return the changed files and the location of the worktree."""
         files = self._changes()
         if not files:
             return self._words.tree_removed
@@ -253,7 +253,7 @@ async def place_for(mode: str, source: Path | None, path: Path, words: SubagentW
     """Create the separate folder of a task; return None if the task works in the shared folder.
 
     Args:
-        mode: ``scratch``, ``worktree``, or another mode.
+        mode: ``scratch``, ``worktree``, or any other mode.
         path: Folder for a worktree; the last part of the path is the branch name.
 
     Raises:
