@@ -105,7 +105,7 @@ class TracksToolFailures(Protocol):
     """A client that is notified of bugs in tools, such as a client for tests."""
 
     def tool_failed(self, name: str, error: BaseException) -> None:
-        """Receive an unexpected exception of a tool's function."""
+        """Receive an unexpected exception raised by a tool's function."""
         ...
 
 
@@ -142,7 +142,7 @@ class CountsTokens(Protocol):
 
 
 class GroupsModels(Protocol):
-    """A client made of `clients` for several models, such as `Fallback`."""
+    """A client that combines `clients` for several models, such as `Fallback`."""
 
     def with_each(self, wrap: Callable[[ChatModel], ChatModel]) -> ChatModel:
         """Return the same group with each client wrapped."""

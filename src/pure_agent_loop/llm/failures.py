@@ -1,4 +1,4 @@
-"""Failures of servers, the SDK and HTTP libraries, and the `LLMError` that each becomes. Pure: no I/O."""
+"""Failures from servers, the SDK and HTTP libraries, and the `LLMError` that each becomes. Pure: no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients around other clients: another model after a failure, and limits per minute."""
+"""Clients that wrap other clients: another model after a failure, and limits per minute."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 @dataclass(slots=True)
 class _Cooldown:
-    """Earliest time to ask a model again, on the clock of the group."""
+    """Earliest time to ask a model again, on the group's clock."""
 
     ready_at: float = 0.0
 
@@ -247,7 +247,7 @@ class Fallback(StreamingClient):
             change = notice(f"library.{happened}", model=_name(client), reason=reason, other=other)
 
     def _note_failure(self, member: _FallbackModel, error: Exception) -> ErrorKind:
-        """Let a model that failed cool down, and return the kind of its error."""
+        """Start the cooldown of a model that failed, and return its error kind."""
         kind = error.kind if isinstance(error, LLMError) else "connection"
         if kind not in _OF_REQUEST:
             wait = getattr(error, "retry_after", None) or 0.0
@@ -257,7 +257,7 @@ class Fallback(StreamingClient):
         return kind
 
     def _order(self) -> list[_FallbackModel]:
-        """Return the models that are ready, then those that cool down, the next one to be ready first."""
+        """Return the models that are ready, then those still cooling down, soonest ready first."""
         now = self._clock.monotonic()
         ready = [member for member in self._members if member.cooldown.ready_at <= now]
         cooling = [member for member in self._members if member.cooldown.ready_at > now]
@@ -265,7 +265,7 @@ class Fallback(StreamingClient):
 
 
 def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
-    """Return the history for one of the models, with the text that other models wrote of this response."""
+    """Return the history for one of the models, with the text of this response that other models wrote."""
     history = list(messages)
     if written:
         history.append({"role": "assistant", "content": written})
@@ -400,7 +400,7 @@ class LimitStore(Protocol):
 
 
 class _MinuteLedger:
-    """Requests and tokens of the last minute, and the requests that wait, in order. Pure.
+    """Requests and tokens of the last minute, and the waiting requests in order. Pure.
 
     The time of an entry is rounded up to a second, so that it never leaves the minute too early. A request
     may be sent if there is room for it and for all requests that wait before it. A request that is larger

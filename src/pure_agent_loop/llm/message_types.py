@@ -25,7 +25,7 @@ class TextPart(TypedDict):
 
 
 class RefusalPart(TypedDict):
-    """A refusal of the model, in words."""
+    """A refusal by the model, in words."""
 
     type: Literal["refusal"]
     refusal: str
@@ -122,7 +122,7 @@ class SystemMessage(_MessageFields):
 
 
 class UserMessage(_MessageFields):
-    """A message of a person, or a notice in that role."""
+    """A message from a person, or a notice in that role."""
 
     role: Literal["user"]
     content: Content
@@ -137,7 +137,7 @@ class ToolMessage(_MessageFields):
 
 
 class ToolRecord(TypedDict):
-    """Tools in the request of a response; `is_first` is True if they came before all messages."""
+    """Tools of the request that a response answers; `is_first` is True if they came before all messages."""
 
     is_first: bool
     tools: list[JsonObject]

@@ -153,12 +153,12 @@ def _with_words(message: M, sentence_id: str, replaced: Iterable[bool]) -> M:
 
 
 def newest_question(messages: Sequence[M]) -> M | None:
-    """Return the newest message of a person."""
+    """Return the newest message from a person."""
     return next(filter(is_question, reversed(messages)), None)
 
 
 def is_question(message: JsonFields) -> bool:
-    """Return True for a message of a person; False for notices of the framework."""
+    """Return True for a message from a person; False for framework notices."""
     return message["role"] == "user" and not is_synthetic(message)
 
 

@@ -7,10 +7,10 @@ which is read instead. Prices are never fetched from the network.
 The file names its source, date, licence and currency, and lists providers. A model is
 ``[id, rule, price, [when, price], ...]``: the last price whose `when` holds counts, a date from which or
 hours (UTC) between which it is valid. A price is ``[input, output, cache read, cache write, cache write for
-an hour]`` per million tokens; in place of a number, ``[base, start, price, ...]`` has other prices for all
+an hour]`` per million tokens; in place of a number, ``[base, start, price, ...]`` sets other prices for all
 tokens of a request with more than `start` input tokens. A rule is ``=text``, ``^text``, ``$text``, ``*text``
-or ``/pattern`` (equals, starts with, ends with, contains, matches), a list of which one holds, or
-``{"and": [...]}``; empty, it is ``=id``.
+or ``/pattern`` (equals, starts with, ends with, contains, matches), a list of rules of which one must hold,
+or ``{"and": [...]}``; empty, it is ``=id``.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _checked(path: Path) -> JsonObject:
 
 
 def _check(data: Any) -> None:
-    """Read every value once.
+    """Read every value once, to find invalid ones.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError, re.error, ConfigError: A value is wrong.
@@ -272,7 +272,7 @@ def reduced(providers: Sequence[JsonFields], source: str, day: str) -> JsonObjec
         day: Date of the copy, as YYYY-MM-DD.
 
     Raises:
-        LookupError, TypeError, ValueError, AttributeError: The data has another form.
+        LookupError, TypeError, ValueError, AttributeError: The data does not have the expected structure.
     """
     listed = []
     for provider in providers:

@@ -42,7 +42,7 @@ REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
 THINKING_DISABLED = {"thinking": {"type": "disabled"}}
 NO_EFFORT = {"reasoning_effort": "none"}
 # Texts that servers of open models turn into control tokens; `*` matches up to 64 characters. Tokens of
-# another family are plain text, broken or not, so one table also serves unknown models.
+# another family are plain text, broken up or not, so one table also serves unknown models.
 CONTROL_TOKENS = (
     "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
     "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan
@@ -173,14 +173,14 @@ class Profile:
             and use values that are not in the question; None to test it on worked examples.
         max_output: Default limit of output tokens; None for the server's limit.
         tool_mode: First mode of ``tool_mode="auto"``; empty for ``native``.
-        takes: Accepted media: of ``image``, ``file``, ``audio``. Other media are described in words, except
+        takes: Accepted media, from ``image``, ``file``, ``audio``. Other media are described in words, except
             in the newest question. None to detect.
         output_mode: How typed answers are requested: ``native``, ``tool`` or ``prompted``; empty chooses by
             the presence of tools.
-        message_refuses: Fields of messages and their calls to leave out, such as ``annotations``.
+        message_refuses: Fields to leave out of messages and of the calls in them, such as ``annotations``.
         control_tokens: Texts that the server would read as control tokens, such as ``<|im_end|>``; ``*``
-            matches some characters. These texts are broken in requests, so that no data can end a turn. None
-            for `CONTROL_TOKENS`, empty for none.
+            matches some characters. These texts are broken up in requests, so that no data can end a turn.
+            None for `CONTROL_TOKENS`, empty for none.
         cache_key: Whether to send a generated ``prompt_cache_key``, which keeps the requests of a
             conversation on one machine; None sends it to OpenAI only.
         cache_marks: Whether to mark parts of messages for the cache, with ``cache_control``.

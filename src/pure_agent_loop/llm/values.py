@@ -41,7 +41,7 @@ class TokenUsage:
         estimated: True if a server sent no usage and these numbers were estimated from the text.
         cache_write_tokens: Part of `prompt_tokens` written to a prompt cache; None if never reported.
         by_model: The tokens of each model, by name, if a client of several models named them.
-        cost: Cost, as the server reported it in US dollars or by the prices of the run; None if it is unknown
+        cost: Cost in US dollars, reported by the server or computed from the run's prices; None if unknown
             for any of the requests.
         cache_missed_tokens: Part of `prompt_tokens` that a run's previous request was long enough to hold and
             that was not read from a cache: computed by the run, see `with_missed`; None if unknown.
@@ -121,7 +121,7 @@ class TokenUsage:
         )
 
     def of_model(self, name: str) -> TokenUsage:
-        """Return the same tokens as those of a model; unchanged if models are named already."""
+        """Return the usage with its tokens assigned to a model; unchanged if models are named already."""
         return self if self.by_model else dataclasses.replace(self, by_model=((name, self),))
 
     @classmethod

@@ -35,9 +35,9 @@ _COUNTED = frozenset({
 
 
 class AnthropicClient(ProtocolClient):
-    """A Claude model, or another model behind the Messages protocol.
+    """A Claude model, or another model that uses the Messages protocol.
 
-    Thinking, citations and results of server tools stay in the history, and go back to the same model only.
+    Thinking, citations and results from server tools stay in the history, and go back to the same model only.
     The parts that are the same in each request are marked for the prompt cache.
 
     Args:

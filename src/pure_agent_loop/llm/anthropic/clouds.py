@@ -1,4 +1,4 @@
-"""Claude through Amazon Bedrock and Google's Vertex AI: Anthropic's protocol behind the cloud's own access.
+"""Claude through Amazon Bedrock and Google's Vertex AI: Anthropic's protocol with the cloud's access control.
 
 Requests and responses are those of the Messages protocol. The differences: the URL names the model, the body
 names the version, each request is signed (AWS) or carries a short-lived token (Google), and Bedrock sends
@@ -40,7 +40,7 @@ EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REGION = re.compile(r"[a-z0-9-]{1,40}")  # it becomes part of a host name
 _SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this client sets
-# Anthropic's error types, by the exceptions of a stream. Source: service model of ``bedrock-runtime``.
+# Anthropic's error type for each exception name in a stream. Source: service model of ``bedrock-runtime``.
 _EXCEPTIONS = {
     "internalServerException": "api_error",
     "modelStreamErrorException": "api_error",
@@ -98,7 +98,7 @@ class CloudClient(AnthropicClient):
         family = family or family_for(str(model))
         if family is OTHER:
             raise ConfigError(
-                f"model={model!r} does not tell which Claude it is. Pass family=family_for('claude-opus-4-6')"
+                f"model={model!r} does not show which Claude it is. Pass family=family_for('claude-opus-4-6')"
                 " of pure_agent_loop.llm.anthropic.families, with the name of the model."
             )
         family = replace(family, takes_tool_changes=False)  # only a beta of Anthropic's server
@@ -214,7 +214,7 @@ class CloudClient(AnthropicClient):
 
     @abstractmethod
     def _authorized(self, url: str, body: bytes) -> Mapping[str, str]:
-        """Return the headers for a request, by the cloud's credentials. Blocks."""
+        """Return the headers for a request, made from the cloud's credentials. Blocks."""
 
     def _ask(
         self,
@@ -535,7 +535,7 @@ class VertexClient(CloudClient):
 
     Args:
         model: The model's name, such as ``claude-opus-4-6`` or ``claude-sonnet-4-5@20250929``.
-        api_key: An access token; default a token of Google's credentials, renewed as needed.
+        api_key: An access token; by default, one from Google's credentials, renewed as needed.
         base_url: See `CloudClient`; the variable is ``ANTHROPIC_VERTEX_BASE_URL``. ``/v1`` is added.
         thinking_level: See `CloudClient`.
         region: Region, or ``global``, ``us``, ``eu``; default ``CLOUD_ML_REGION``.

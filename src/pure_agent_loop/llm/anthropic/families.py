@@ -2,8 +2,8 @@
 
 Source: the ``anthropic`` package 2.14.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
 most of these rules; for tool changes Anthropic's page "Mid-conversation system messages". The first matching
-family is used; `register` adds a family before all others. Models of other vendors behind the same protocol
-get `OTHER`.
+family is used; `register` adds a family before all others. Models from other vendors that use the same
+protocol get `OTHER`.
 """
 
 from __future__ import annotations
@@ -192,10 +192,10 @@ def family_for(model: str) -> ClaudeFamily:
 
 
 def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
-    """Return a family with the facts that the server lists about the model.
+    """Return a family, updated with what the server lists about the model.
 
     Args:
-        family: The family by the model's name.
+        family: The family found by the model's name.
         info: The ``ModelInfo`` of ``GET /v1/models/NAME``; other rules stay unchanged.
     """
     capabilities, limit = _mapping(info.get("capabilities")), info.get("max_tokens")

@@ -65,7 +65,7 @@ _OPTIONS = OptionNames(
         "user",
     }),
 )  # fmt: skip
-# Keywords that constrained output rejects, by Anthropic's page "Structured outputs".
+# Keywords that constrained output rejects, according to Anthropic's page "Structured outputs".
 _NOT_STRICT = frozenset({
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
     "pattern", "maxItems", "uniqueItems", "minProperties", "maxProperties", "default",
@@ -127,7 +127,7 @@ class RequestWriter:
             stream: Whether to stream the response.
 
         Raises:
-            ConfigError: An option has no counterpart, or the model rejects it.
+            ConfigError: The Messages API has no such option, or the model rejects it.
         """
         body: JsonObject = {"model": self.model, "max_tokens": self.family.max_output}
         if stream:
@@ -187,7 +187,7 @@ class RequestWriter:
         """Write the history with the tools that keep the most thinking valid: earlier or current ones.
 
         Changes of earlier tools are system entries, each at the place where it was first sent. Only the
-        newest tools recorded in a response are tried: still earlier tools were worse already.
+        newest tools recorded in a response are tried: tools before them kept even less.
         """
 
         def written(start: list[JsonObject], *, is_earlier: bool) -> _Turns:
@@ -208,7 +208,7 @@ class RequestWriter:
         return now
 
     def _written(self, history: list[Message], turns: _Turns) -> _Turns:
-        """Add a history to empty turns, reusing the written messages of an equal beginning."""
+        """Add a history to empty turns, reusing messages already written for an equal beginning."""
         binds = self.family.binds_thinking
         settings = (
             self.origin,
@@ -245,7 +245,7 @@ class RequestWriter:
         limit = fields.get("max_tokens", self.family.max_output)
         if isinstance(budget, int) and budget >= limit:
             raise ConfigError(
-                f"max_tokens={limit} must exceed the budget for thinking of {budget} tokens. "
+                f"max_tokens={limit} must exceed the thinking budget of {budget} tokens. "
                 "Raise max_tokens, or use a lower thinking_level."
             )
         return fields
@@ -272,7 +272,7 @@ class RequestWriter:
                 )
 
     def _translate(self, fields: JsonObject, options: Options) -> None:
-        """Add the options that have another form in this protocol."""
+        """Add the options that this protocol writes differently from chat completions."""
         user = options.get("safety_identifier") or options.get("user")
         if user is not None:
             fields["metadata"] = {"user_id": user, **fields.get("metadata", {})}
@@ -286,7 +286,7 @@ class RequestWriter:
             return
         if form is not None and form.get("type") == "json_schema":
             schema = form["json_schema"]["schema"]
-            if not is_closed(schema):  # the typed answer is then requested in another way
+            if not is_closed(schema):  # the next response format is then tried
                 said = "output_config.format: the json_schema has free keys or refers to itself"
                 raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
             self._config(fields, format={"type": "json_schema", "schema": _strict(schema)})
@@ -348,7 +348,7 @@ def _last_question(history: Sequence[Message]) -> int:
 
 @dataclass(slots=True)
 class _Turns:
-    """Messages of a request, adjacent messages of one role merged, and the digest of their content.
+    """Messages of a request, with adjacent messages of one role merged, and the digest of their content.
 
     Args:
         family: What the model accepts.
@@ -712,7 +712,7 @@ def _apply(in_force: JsonObject, changes: Iterable[JsonFields]) -> None:
 
 
 def _strict(schema: object) -> Any:
-    """Return a schema in the subset for constrained output: closed objects, without bounds of values."""
+    """Return a schema in the subset for constrained output: closed objects, without limits on values."""
     if isinstance(schema, list):
         return [_strict(item) for item in schema]
     if not isinstance(schema, Mapping):

@@ -1,7 +1,7 @@
 """Responses of the Gemini API, decoded from bytes to deltas. Pure: no I/O.
 
-Unknown parts are kept, unknown fields ignored, never an error. Source of the grammar: the types of the
-``google-genai`` package 3.6.1 and https://ai.google.dev/api/generate-content.
+Unknown parts are kept and unknown fields ignored; neither is an error. Source of the grammar: the types of
+the ``google-genai`` package 3.6.1 and https://ai.google.dev/api/generate-content.
 """
 
 from __future__ import annotations

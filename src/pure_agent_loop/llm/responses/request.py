@@ -166,7 +166,7 @@ class ResponsesWriter:
             stream: Whether to stream the response.
 
         Raises:
-            ConfigError: An option has no counterpart.
+            ConfigError: The Responses API has no such option.
         """
         fields, extra = self._options(options), options.get("extra_body") or {}
         for name in _HISTORIES & extra.keys():
@@ -229,7 +229,7 @@ class ResponsesWriter:
         return fields
 
     def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
-        """Return the items of each message, reusing the written items of an equal beginning."""
+        """Return the items of each message, reusing items already written for an equal beginning."""
         kept_with = (self.origin, self.sends_reasoning, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
         new = (list(self._items(message, *settings)) for message in history[known:])

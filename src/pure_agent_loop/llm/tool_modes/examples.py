@@ -22,7 +22,7 @@ _NO_TOOL = {
 }
 _CHOSEN = {
     "en": (
-        ("Get us a table for 4 at Blue Garden tonight.", "book_table", "Reserve a table in a restaurant."),
+        ("Get us a table for 4 at Blue Garden tonight.", "book_table", "Reserve a table at a restaurant."),
         ("Hello, how are you?", "answer", "No function is needed."),
         ("How much is a share of Siemens right now?", "get_stock_price", "Current price of a share."),
         ("Write a short poem about autumn.", "answer", "No function is needed."),
@@ -73,7 +73,7 @@ class WorkedRequest(NamedTuple):
 _FILLED = {
     "en": (
         WorkedRequest(
-            "book_table: Reserve a table in a restaurant.\n- restaurant (string): Name of the restaurant\n"
+            "book_table: Reserve a table at a restaurant.\n- restaurant (string): Name of the restaurant\n"
             "- people (integer): How many guests\n- outside (boolean, optional): Whether to sit outside",
             "Get us a table for 4 at Blue Garden tonight, outside please.",
             [{"restaurant": "Blue Garden", "people": 4, "outside": True}],
@@ -81,7 +81,7 @@ _FILLED = {
         WorkedRequest(
             "convert_length: Convert a length to another unit.\n- value (number): The length\n"
             "- from_unit (string): Its unit\n- to_unit (string): The unit wanted\n"
-            "- digits (integer, optional): How many behind the point",
+            "- digits (integer, optional): How many decimal places",
             "How many feet are 12.5 meters?",
             [{"value": 12.5, "from_unit": "meters", "to_unit": "feet"}],
         ),

@@ -115,7 +115,7 @@ async def fill(
     function, question = tool["function"], last_question(messages)
     parameters = function.get("parameters") or {}
     if not is_able:
-        # A schema that requires no argument is read as one that requires all.
+        # Without required arguments in the schema, all of them are required.
         required = parameters.get("required") or list(parameters.get("properties") or ())
         parameters = {**parameters, "required": required}
     if not parameters.get("properties"):
