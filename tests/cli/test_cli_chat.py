@@ -810,7 +810,7 @@ WORDS = {
         "allowed": "Allowed for this session: edits in src/.",
         "edited": "✓ Edited src/a.py +1 -1",
         "context": r"% context · \$0\.\d\d",
-        "models": "Others of this server (/model NAME uses one):",
+        "models": "Other models on this server (/model NAME uses one):",
         "sizes": "System Answers Free of 500(",
         "cost": "Sent Received Cost Time",
         "note": "Noted for this folder: be brief",

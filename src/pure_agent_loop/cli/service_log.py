@@ -26,7 +26,7 @@ def add_log_options(parser: Any) -> None:
         "--log-format", choices=FORMATS, default=FORMATS[0], help="format of the log lines (default: text)"
     )
     parser.add_argument(
-        "--log-level", choices=LEVELS, default="info", help="least level to log (default: info)"
+        "--log-level", choices=LEVELS, default="info", help="lowest level to log (default: info)"
     )
 
 

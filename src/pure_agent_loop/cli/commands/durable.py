@@ -143,7 +143,7 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="show a durable run: its state, answer and questions")
     show.add_argument("run_id", metavar="RUN_ID", help="run ID")
     add_json(show)
-    delete = actions.add_parser("delete", help="delete durable runs with all that was said in them")
+    delete = actions.add_parser("delete", help="delete durable runs with everything recorded in them")
     delete.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="run ID")
     delete.add_argument("--stop", action="store_true", help="cancel those that have not ended")
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")

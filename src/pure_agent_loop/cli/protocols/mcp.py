@@ -82,7 +82,7 @@ def _add_new(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", action="append", default=[], metavar=form, help=text)
     parser.add_argument("--cwd", metavar="DIR", help="working directory (default: a neutral folder)")
     parser.add_argument("--sse", action="store_true", help="use the older SSE transport")
-    parser.add_argument("--trusted", action="store_true", help="trust the server's read-only marks of tools")
+    parser.add_argument("--trusted", action="store_true", help="trust the server's read-only marks on tools")
 
 
 def mcp(options: argparse.Namespace, output: CommandOutput) -> int:
