@@ -101,7 +101,7 @@ def find_program(name: str) -> str | None:
 
 
 def child_environment(*names: str, **variables: str) -> dict[str, str]:
-    """Return the environment of a child process: folders of the user and the system only."""
+    """Return a child's environment: known variables only, and no folder inside the working folder."""
     env = {name: os.environ[name] for name in (*_KEPT, *names) if name in os.environ}
     for name in (*_PLACES, *_FOLDER_LISTS):
         folders = filter(_is_usable, os.environ.get(name, "").split(os.pathsep))
