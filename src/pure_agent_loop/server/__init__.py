@@ -6,7 +6,7 @@
     problems      error responses
     service       what request handlers share
     hub           runs: start, steer, answer, resume; `work` and `engine_work` execute them
-    asking        questions of runs, and their answers
+    asking        questions from runs, and their answers
     channel       events of a session, delivered to viewers; its `entries`, saved in an `event_file`
     runs_file     the persisted list of runs
     api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI

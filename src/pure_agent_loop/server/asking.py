@@ -1,4 +1,4 @@
-"""Questions of runs to people: list and answer them; resume the run after the last answer."""
+"""Questions from runs to people: list and answer them; resume the run after the last answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOP_SECONDS = 5.0  # seconds for a run to suspend
 async def ask_in_hub(request: PermissionRequest) -> Permission:
     """Ask the server's users; the agents of the server get this function as `on_ask`.
 
-    A question about a call suspends the run, so that it survives a restart. A question of a running tool is
+    A question about a call suspends the run, so that it survives a restart. A question from a running tool is
     held in memory, because the tool does not survive a restart either.
     """
     live = CURRENT_RUN.get()
@@ -48,7 +48,7 @@ async def ask_in_hub(request: PermissionRequest) -> Permission:
 
 
 async def questions(hub: Hub, session: str) -> list[PermissionRequest]:
-    """Return a session's pending questions: about calls, and of running tools."""
+    """Return a session's pending questions: about calls, and from running tools."""
     live = hub.live(session)
     pending = [request for request, _ in live.asked.values()] if live else []
     with contextlib.suppress(SessionError):
@@ -117,7 +117,7 @@ async def _covered(hub: Hub, session: str, call_id: str, permission: Permission)
             other.call_id
             for other in pending
             if other is not asked
-            and not (live and other.call_id in live.asked)  # the question of a running tool
+            and not (live and other.call_id in live.asked)  # the question comes from a running tool
             and _is_allowed(allowed, other, agent.tools.get(other.tool) if agent else None)
         ]
 

@@ -91,7 +91,7 @@ class ActiveRun:
     """A run that this process executes.
 
     Args:
-        asked: Pending questions of running tools, held in memory, by call id.
+        asked: Pending questions from running tools, by call id; kept in memory only.
         settled: Answers to such questions by call id: person, permission, time.
     """
 

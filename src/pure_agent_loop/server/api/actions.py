@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
 
 TITLE = 200  # characters
-MAX_READ = 300_000  # bytes of a file that is searched for a passage
+MAX_READ = 300_000  # maximum bytes of a file that is searched for a passage
 FORK = " (fork)"
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 

@@ -243,7 +243,7 @@ class SessionSummary(ApiModel):
     state: str = ""
     folder: str = ""
     pinned: bool = False
-    found: str = Field("", description="the text around what was searched for, if it is not in the title")
+    found: str = Field("", description="the text around the search result, if that is not in the title")
 
 
 class Sessions(ApiModel):
@@ -296,7 +296,7 @@ class Question(ApiModel):
     args: dict[str, Any]
     commands: list[str] = Field([], description="the commands of a shell line, if it has several")
     line: int | None = Field(
-        None, description="of the file, at which the passage begins that an edit replaces"
+        None, description="line of the file where the passage that an edit replaces begins"
     )
     rules: list[str] = Field(
         [], description="what an answer with `similar` allows; empty for only the same call"
@@ -398,10 +398,10 @@ class AgentAbout(ApiModel):
     name: str
     description: str
     model: str
-    models: list[str] = Field(description="that a person may choose; the first is its own")
+    models: list[str] = Field(description="models that a person may choose; the first is the agent's own")
     tools: list[str]
     permission_mode: str
-    can_undo: bool = Field(description="its changes of files have snapshots")
+    can_undo: bool = Field(description="whether changes to files can be undone from snapshots")
     servers: list[ServerAbout]
 
 

@@ -114,7 +114,7 @@ class ChatCall(OpenModel):
 
 
 class SystemMessageBody(OpenModel):
-    """Instructions of the caller."""
+    """Instructions from the caller."""
 
     role: Literal["system", "developer"]
     content: str | list[TextPartBody]
@@ -126,14 +126,14 @@ _UserPart = Annotated[
 
 
 class UserMessageBody(OpenModel):
-    """A message of the user."""
+    """A message from the user."""
 
     role: Literal["user"]
     content: str | list[_UserPart]
 
 
 class AssistantMessageBody(OpenModel):
-    """A message of the model."""
+    """A message from the model."""
 
     role: Literal["assistant"]
     content: str | list[Annotated[TextPartBody | RefusalPartBody, Field(discriminator="type")]] | None = None

@@ -130,7 +130,7 @@ class RequestRun:
         """Count the run in the server's limits, metrics and totals.
 
         Raises:
-            HttpProblem: A limit of runs is reached.
+            HttpProblem: A run limit is reached.
         """
         with self.service.hub.ephemeral_run(self.person, self.run_request.agent) as info:
             try:
