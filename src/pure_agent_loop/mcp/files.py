@@ -37,7 +37,7 @@ def server_tables(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
     """Return the raw entries of a file's servers, by name.
 
     Raises:
-        ConfigError: The file does not have this form.
+        ConfigError: The file does not have the form of ``mcp.json``.
     """
     try:
         document = json.loads(data[: MAX_BYTES + 1].decode("utf-8-sig"))

@@ -58,7 +58,7 @@ class MCPServer:
     """An MCP server as a toolset. The server starts when a run first needs its tools, and stops after the
     last run.
 
-    Errors of the server are tool errors: the model reads a sentence about the error, and the run continues.
+    Server errors are tool errors: the model reads a sentence about the error, and the run continues.
     To keep the server for several runs, enter it around the runs: ``async with server: ...``.
 
     Args:

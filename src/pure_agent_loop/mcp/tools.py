@@ -72,7 +72,7 @@ def changed_tool(
     """Return the stand-in for a tool whose description differs from the approved one.
 
     The new description is for a person, not for the model. The stand-in has a different name, so that
-    permissions of the old name do not apply to it.
+    permissions for the old name do not apply to it.
     """
     new_description = json.dumps(
         {"description": tool.description, "parameters": tool.parameters}, ensure_ascii=False

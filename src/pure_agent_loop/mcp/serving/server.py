@@ -214,7 +214,7 @@ class AgentServer:
     async def _read(
         self, tool: Tool, args: dict[str, Any], context: Any, code: int, form: Callable[[ToolOutcome], T]
     ) -> T:
-        """Call a function of the user and convert its result."""
+        """Call a user's function and convert its result."""
         link = ClientLink(context, tool.name, None, reports_progress=self._caller(context).may_call)
         agent = self._agent or Agent(llm=OneCall("", {}))
         outcome = await _once(agent, tool, args, link)
@@ -313,7 +313,7 @@ class AgentServer:
         return types.EmptyResult()
 
     async def _listen(self, context: Any, params: Any) -> Any:
-        """Listen for changes of the resources that the caller may read."""
+        """Listen for changes to the resources that the caller may read."""
         caller, asked = self._caller(context), params.notifications
         wishes = map(str, asked.resource_subscriptions or ())
         uris = [uri for uri in wishes if self._is_readable(uri, caller) and _is_notified_uri(uri)]
