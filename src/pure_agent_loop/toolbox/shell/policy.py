@@ -37,7 +37,7 @@ class Verdict:
     Args:
         behavior: ``"allow"``, ``"ask"`` or ``"deny"``.
         reason: Names the simple command and the rule, or what is unknown about the command.
-        by_rule: A rule of the user asks about the line, or allows a part of it. Otherwise the line is asked
+        by_rule: A user's rule asks about the line, or allows a part of it. Otherwise the line is asked
             about because it is unapproved, or allowed because every command is on the short list.
     """
 

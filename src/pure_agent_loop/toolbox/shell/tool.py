@@ -153,7 +153,7 @@ class Shell:
         """Decide about a call. The result None leaves the decision to the permission mode.
 
         An unapproved command is tried in the sandbox, where it can change nothing. If the try succeeds, the
-        call is allowed as read-only; if it fails for lack of rights, a person is asked.
+        call is allowed as read-only; if it fails for lack of permission, a person is asked.
 
         Args:
             args: The arguments of the call.
