@@ -21,7 +21,7 @@ class CommandOption:
     Args:
         flags: The flag with its short form and its aliases.
         help: The line in the ``--help`` output.
-        argument: More arguments of `argparse.ArgumentParser.add_argument`.
+        argument: More arguments for `argparse.ArgumentParser.add_argument`.
         name: The field that the flag sets.
         default: The default value of the field; False for a switch, a list for a repeatable option.
         is_main: True if ``--help`` shows the flag, not only ``--help-all``.

@@ -430,7 +430,7 @@ class ServingOptions(PromptOptions, ToolsetOptions, LimitOptions, EndpointOption
 
 @dataclass
 class OutputOptions:
-    """Select the formats of input and output."""
+    """Select the input and output formats."""
 
     input_format: str = option(
         "--input-format",

@@ -62,11 +62,11 @@ class TerminalQuestions:
             return None
 
     def wait(self, request: PermissionRequest) -> Permission:
-        """Return the answer about a call, for ``Agent(on_ask=...)``.
+        """Return the user's answer about a call, for ``Agent(on_ask=...)``.
 
         This method blocks until `ask` has received the answer.
 
-        The question of a running tool has no event and is therefore asked here.
+        A question from a running tool has no event and is therefore asked here.
         """
         if request.question is not None:
             return read_reply(self.line(f"{safe_text(request.reason)}\n{user_text('cli.yes_no_answer')}"))

@@ -33,7 +33,8 @@ def add_log_options(parser: Any) -> None:
 class LogFormatter(logging.Formatter):
     """Formatter of log lines. Tracebacks are shown only with ``PAL_DEBUG``.
 
-    For a message of the catalogue, a JSON line has the message's name as ``event``, and its values as fields.
+    For a message from the catalogue, a JSON line has the message's name as ``event``, and its values as
+    fields.
 
     Args:
         form: One of `FORMATS`.

@@ -173,7 +173,7 @@ def place_for_run(
 
     Raises:
         ConfigError: The id or the URL is invalid, or no session can be resumed.
-        MissingExtraError: The extra of the database is missing.
+        MissingExtraError: The extra for the database is missing.
         SessionNotFoundError: The session does not exist.
     """
     named = options.session is not None or is_resuming(options)

@@ -210,7 +210,7 @@ def _render_code(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object)
 
 
 def _make_plain(tokens: list[Token], is_item: bool = False) -> None:
-    """Lower headings, turn links and images into text with addresses, and drop attributes but list numbers."""
+    """Lower headings, turn links and images into text with addresses, drop attributes but list numbers."""
     addresses: list[object] = []
     for number, token in enumerate(tokens):
         if token.type in ("heading_open", "heading_close"):

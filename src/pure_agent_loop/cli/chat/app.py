@@ -297,7 +297,7 @@ class Chat:
     # -- output -----------------------------------------------------------------------------------------
 
     def print_notice(self, text: str, role: str = "dim", *, is_whole: bool = False) -> None:
-        """Print a notice of the program; a long one is cut unless `is_whole`."""
+        """Print a notice from the program; a long one is cut unless `is_whole`."""
         limits: dict[str, None] = {"max_lines": None} if is_whole else {}
         self._print(self.screen.close() + self.screen.notice(text, role, **limits))
 

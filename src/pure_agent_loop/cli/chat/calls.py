@@ -74,7 +74,7 @@ def id_of(event: Event) -> str:
 
 
 def made_of(event: Event, state: CallState) -> CallView:
-    """Create the view of the call of an event."""
+    """Create the view of an event's call."""
     return CallView(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
 
 

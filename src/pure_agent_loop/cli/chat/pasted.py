@@ -127,7 +127,7 @@ class TagRow:
         return self._chip("chip", text, lines=lines)
 
     def of_clipboard(self) -> str:
-        """Return the placeholder of the clipboard image; empty if there is no image."""
+        """Return the placeholder for the image on the clipboard; empty if there is none."""
         path = clipboard_image()
         return "" if path is None else f"{self._chip('image_chip', _mention(path), name='')} "
 

@@ -1,6 +1,6 @@
 """Make text safe for the terminal: only clean text and the program's own colors are written.
 
-Output consists of text that passed `clean` and of colors that `Styler.ansi` renders. Output of Markdown, a
+Output consists of text that passed `clean` and of colors that `Styler.ansi` renders. Output from Markdown, a
 highlighter or a table is cleaned again.
 """
 

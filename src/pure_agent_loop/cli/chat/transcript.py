@@ -181,7 +181,7 @@ class TranscriptView:
         return self.close() + self._print(self._excerpt(text, "bold", mark), "asked")
 
     def notice(self, text: str, role: str = "dim", max_lines: int | None = MAX_LINES) -> str:
-        """Render a notice of the program, a server or a tool, cut if it is long; `unfold` shows all of it.
+        """Render a notice from the program, a server or a tool, cut if it is long; `unfold` shows all of it.
 
         Args:
             role: ``dim``, ``warning`` or ``error``, or another role of `styling.THEMES`.

@@ -63,7 +63,7 @@ GROUPS = {  # of `/help`
     "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
     "more": ["help", "status", "theme", "keys", "unfold"],
 }
-# Commands of other programs, answered by a hint.
+# Commands from other programs, answered with a hint.
 HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug"]
 SAME: Mapping[str, str] = {
     "quit": "exit",

@@ -33,7 +33,7 @@ from pure_agent_loop.support.terminal import one_line, one_row, safe_text
 
 MAX_ID_WIDTH = 40  # columns
 _EPILOG = """\
-Durable runs survive the death of a process. They need the extra [durable].
+Durable runs survive when a process dies. They need the extra [durable].
 Exit codes: 0 done, 1 failed or unknown run, 2 wrong usage; 'submit --wait' exits like 'pal run'.
 
 examples:
@@ -44,8 +44,8 @@ examples:
   pal answer RUN_ID CALL_ID allow
   pal logs -f RUN_ID
 """
-# Options of 'pal tasks' that the actions also have: unless typed after the action, the values before it
-# count.
+# Options that 'pal tasks' and its actions share: a value before the action counts unless one follows
+# the action.
 _LISTING = {"database", "status", "agent", "limit", "json"}
 _WHY_VOID = {"UnknownTool": "cli.void_tool"}
 _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}

@@ -76,7 +76,7 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     listing = _action(actions, "list", "list sessions, most recently used first")
     add_count(listing)
     add_json(listing)
-    listing.add_argument("--all", action="store_true", help="include sessions of subagents")
+    listing.add_argument("--all", action="store_true", help="include subagent sessions")
     listing.add_argument("-v", "--verbose", action="store_true", help="add times, sizes and messages")
     listing.add_argument("--here", action="store_true", help="only sessions started in this folder")
     listing.add_argument("words", nargs="*", metavar="WORD", help="only sessions that contain every WORD")

@@ -48,7 +48,7 @@ examples:
 
 
 def add_mcp(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "Manage MCP servers, or run as one. Needs the extra [mcp].", _EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     listed = actions.add_parser("list", help="list the servers and their state")

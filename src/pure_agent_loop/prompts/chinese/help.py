@@ -34,7 +34,7 @@ MESSAGES = {
     "replay a session offline and compare": "离线重放会话并比较",
     "show what recorded runs cost, and the prices in use": "显示已记录运行的费用和当前价格",
     "show and verify the audit log of tool calls": "查看并校验工具调用的审计日志",
-    "undo the workspace changes of a step": "撤销某一步对工作区的改动",
+    "undo the workspace changes made in a step": "撤销某一步对工作区的改动",
     "serve agents over HTTP": "通过 HTTP 提供智能体服务",
     "run as an ACP agent for an editor (stdin/stdout)": "作为编辑器的 ACP 智能体运行（stdin/stdout）",
     "run durable tasks until SIGTERM or Ctrl-C": "运行持久任务，直到 SIGTERM 或 Ctrl-C",
@@ -46,7 +46,7 @@ MESSAGES = {
     "list what would be deleted, and delete nothing": "列出将被删除的内容，但不删除",
     "list durable runs, newest first": "列出持久运行，最新的在前",
     "cancel a durable run": "取消持久运行",
-    "answer a question of a durable run": "回答持久运行的提问",
+    "answer a question from a durable run": "回答持久运行的提问",
     "show the events of a durable run": "显示持久运行的事件",
     "run agents on a schedule": "定时运行智能体",
     "manage MCP servers, or run as one": "管理 MCP 服务器，或自身作为 MCP 服务器运行",
@@ -197,7 +197,7 @@ MESSAGES = {
         "显示 pal run 从环境变量和文件中读取的设置。"
     ),
     (
-        "Precedence: command line, profile (-P), environment, pal.toml of the project, your own "
+        "Precedence: command line, profile (-P), environment, the project's pal.toml, your own "
         "pal.toml, default.\n"
         "Rules add up."
     ): ("优先级：命令行、配置档（-P）、环境变量、项目的 pal.toml、你自己的 pal.toml、默认值。规则会累加。"),
@@ -305,7 +305,7 @@ MESSAGES = {
     "list suspended sessions and their questions": "列出挂起的会话及其提问",
     "answer a question; 'pal run --resume' continues the run": "回答提问；之后用 pal run --resume 继续运行",
     "entries to list (default: 20)": "列出的条数（默认：20）",
-    "include sessions of subagents": "包括子智能体的会话",
+    "include subagent sessions": "包括子智能体的会话",
     "add times, sizes and messages": "同时列出时间、大小和消息数",
     "only sessions started in this folder": "只列出在此文件夹中开始的会话",
     "only sessions that contain every WORD": "只列出包含所有 WORD 的会话",
@@ -440,7 +440,7 @@ MESSAGES = {
     ): ("此命令由编辑器启动；配置方法见 docs/acp.md。模型的选择同 pal run。"),
     "tools": "工具",
     (
-        "Durable runs survive the death of a process. They need the extra [durable].\n"
+        "Durable runs survive when a process dies. They need the extra [durable].\n"
         "Exit codes: 0 done, 1 failed or unknown run, 2 wrong usage; 'submit --wait' exits like 'pal "
         "run'."
     ): (
@@ -497,11 +497,11 @@ MESSAGES = {
     "append the answer to a file": "把答案追加到文件",
     "deliver the answer to a session": "把答案送到会话",
     "pipe the answer to a command (no shell)": "把答案通过管道交给命令（不经 shell）",
-    "time zone of --cron, or 'local' (default: UTC)": "--cron 的时区，或 local（默认：UTC）",
+    "time zone for --cron, or 'local' (default: UTC)": "--cron 的时区，或 local（默认：UTC）",
     "runs missed while no worker ran (default: skip)": "没有工作进程期间错过的运行（默认：skip）",
     "if the previous run has not ended (default: skip)": "上一次运行尚未结束时（默认：skip）",
     "session to continue; 'same': one for this schedule": "要继续的会话；same：此定时计划专用的会话",
-    "timeout of --to-command (default: 60)": "--to-command 的超时秒数（默认：60）",
+    "timeout for --to-command (default: 60)": "--to-command 的超时秒数（默认：60）",
     "add it paused": "添加后先暂停",
     "replace a schedule of the same name": "替换同名的定时计划",
     "Manage MCP servers, or run as one. Needs the extra [mcp].": (
