@@ -4,7 +4,7 @@ Servers of open models turn ``<|im_end|>`` into the token that ends a turn, whet
 wrote it. With a joiner after the first character, the token is plain text. The joiner is U+2060 (word
 joiner): invisible, without effect on shapes or line breaks, kept by tokenizers, and rare in text.
 
-A token that already holds joiners gets another one, and exactly one is removed again, so a round trip changes
+A token that already holds joiners gets one more, and exactly one is removed again, so a round trip changes
 nothing. Characters may be JSON escapes of any depth: text and raw JSON are treated alike.
 """
 
@@ -155,7 +155,7 @@ class ControlTokens:
         return TokenMender(self)
 
     def mend_part(self, text: str, start: int) -> tuple[str, str]:
-        """Restore the tokens of an unfinished text; return it and its end that may be a partial token.
+        """Return an unfinished text with its tokens restored, and its end if that may be a partial token.
 
         Args:
             start: Index before which the text is not held back.
@@ -199,7 +199,7 @@ class TokenMender:
 
 
 class _RestoredText:
-    """One restored text of a response."""
+    """One text of a response, restored piece by piece."""
 
     def __init__(self, tokens: ControlTokens) -> None:
         self._tokens = tokens

@@ -43,7 +43,7 @@ def extra_of_call(call: object) -> JsonObject | None:
 
 
 def with_extra(call: WireCall, extra: JsonFields | None) -> WireCall:
-    """Return a call of a history with its extra fields."""
+    """Return a call in a history with its extra fields."""
     if not extra:
         return call
     function = {**call["function"], **extra.get("function", {})}

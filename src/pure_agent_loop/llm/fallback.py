@@ -84,12 +84,12 @@ class _FallbackModel:
 class Fallback(StreamingClient):
     """Several models, asked in order: after a failure the next one answers.
 
-    A failure is any error of a request (an outage, an overload, a used-up quota, a removed model, a rejected
+    A failure is any request error (an outage, an overload, a used-up quota, a removed model, a rejected
     feature, silence) except that the request is too long. If a model fails in the middle of its response, its
     text stays, and the next model continues it; tool calls are taken only from the model that finishes. A
     model that failed is skipped for some time, unless it only rejected the request. Each change of model
     emits a notice, and responses record which model wrote which part (`LLMResponse.served`) and used which
-    tokens (`TokenUsage.by_model`). One model with several keys is a client for each key.
+    tokens (`TokenUsage.by_model`). For several keys to one model, pass a client for each key.
 
     Args:
         models: Clients, the preferred one first.

@@ -134,7 +134,7 @@ _AFTER = (
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A change of the profile.
+    """A change to the profile.
 
     Args:
         what: Description of the change for people.
@@ -145,7 +145,7 @@ class Lesson:
 
 
 def learn(profile: Profile, body: JsonFields, error: LLMError, chosen: Collection[str] = ()) -> Lesson | None:
-    """Return the change of profile that a refusal requires; None if it names nothing to change.
+    """Return the profile change that a refusal requires; None if it names nothing to change.
 
     Args:
         chosen: Fields that the caller set, which are never omitted.

@@ -14,7 +14,7 @@ JsonObject: TypeAlias = dict[str, Any]  # JSON object of a server, a tool or a s
 JsonFields: TypeAlias = Mapping[str, Any]  # read-only fields of such an object
 Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
 Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
-Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or tools of a server
+Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or server tools
 
 
 class TextPart(TypedDict):

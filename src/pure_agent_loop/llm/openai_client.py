@@ -105,7 +105,7 @@ class OpenAIClient(HttpClient):
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
         )
         self._refused: frozenset[int] = frozenset()  # refused images and files, as marks of `mark_of`
-        self._refused_tools: list[JsonObject] = []  # tools of toolsets that the server rejected
+        self._refused_tools: list[JsonObject] = []  # toolset tools that the server rejected
         self._props: Any = None
         self._reported_window: int | None = None
         self._connect(prepared=prepared)
@@ -210,7 +210,7 @@ class OpenAIClient(HttpClient):
         return body
 
     def _accepted(self, tools: Tools | None) -> list[JsonObject] | None:
-        """Return the tools without the refused tools of toolsets."""
+        """Return the tools without the refused toolset tools."""
         refused = self._refused_tools
         if not (tools and refused):
             return tools
@@ -333,7 +333,7 @@ class OpenAIClient(HttpClient):
         if index is None:
             return None
         own = self._accepted(tools) or []
-        if index >= len(own):  # a tool of the server
+        if index >= len(own):  # a server tool
             return None
         tool = own[index]
         name, details = tool["function"]["name"], shorten(error.said, 200)

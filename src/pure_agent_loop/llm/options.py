@@ -12,7 +12,7 @@ from pure_agent_loop.llm.profiles import Default
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import Options
 
-# Options for the client, and options that the client adds to the body in another way.
+# Options for the client, and options that the client itself adds to the body.
 NOT_IN_BODY = frozenset(
     {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
 )

@@ -56,7 +56,7 @@ def price_of(client: object, options: Options | None = None) -> Price | None:
 
     Args:
         client: The client.
-        options: Fields of the request, which may name another model of the same server.
+        options: Fields of the request, which may name another model on the same server.
 
     Raises:
         ConfigError: The price file cannot be read.

@@ -147,7 +147,7 @@ class Profile:
         url: Regular expression searched in the base URL; empty matches all.
         model: Regular expression searched in the model name; empty matches all.
         thinking: Request fields that enable thinking.
-        thinking_off: Request fields for ``thinking_level="off"``, for models that think unasked; None for
+        thinking_off: Request fields for ``thinking_level="off"``, for models that think by default; None for
             models that always think, for which the level is an error. The default level sends nothing.
         levels: Thinking levels of the model, other than ``off``; any other level is an error.
         refuses: Request fields to omit, such as ``temperature`` or ``stream_options``.
@@ -161,7 +161,7 @@ class Profile:
         alternates: Roles must alternate: consecutive messages of one role are joined.
         user_after_tool: A user message may follow a tool's result; else an assistant message is inserted.
         parallel_calls: A message may hold several calls; else the history has one message per call.
-        null_content: A message with calls may have no content; else the content is an empty string.
+        null_content: A message with calls may lack content; else the content is an empty string.
         call_stand_in: Fields for the first call of a message that lacks them, as it came from another model.
         call_id_length: Number of letters and digits of a call id; None allows any id.
         schema_without: JSON Schema keywords that tool schemas must not use.
@@ -176,7 +176,7 @@ class Profile:
         takes: Accepted media, from ``image``, ``file``, ``audio``. Other media are described in words, except
             in the newest question. None to detect.
         output_mode: How typed answers are requested: ``native``, ``tool`` or ``prompted``; empty chooses by
-            the presence of tools.
+            whether there are tools.
         message_refuses: Fields to leave out of messages and of the calls in them, such as ``annotations``.
         control_tokens: Texts that the server would read as control tokens, such as ``<|im_end|>``; ``*``
             matches some characters. These texts are broken up in requests, so that no data can end a turn.
@@ -451,7 +451,7 @@ PROFILES: list[Profile] = [
         url=r"generativelanguage\.googleapis\.com",
         thinking=REASONING_EFFORT,
         thinking_off=NO_EFFORT,
-        # The signature that Google documents for calls of other models.
+        # The signature that Google documents for calls from other models.
         call_stand_in={
             "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
         },

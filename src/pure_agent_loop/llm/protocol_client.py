@@ -144,7 +144,7 @@ class ProtocolClient(HttpClient):
 
         Args:
             messages: The history in the chat-completions shape.
-            tools: Tool schemas in that shape, or tools of the server in the protocol's shape.
+            tools: Tool schemas in that shape, or server tools in the protocol's shape.
             kwargs: Options of chat completions or of the protocol.
 
         Raises:

@@ -89,7 +89,7 @@ class ProtocolReader(ABC):
 
 
 def _guarded(read: Callable[[JsonFields], Iterator[Delta]], payload: bytes, what: str) -> Iterator[Delta]:
-    """Yield the deltas that a method reads; data of another shape is reported as an incomplete response."""
+    """Yield the deltas that a method reads; unexpected data is reported as an incomplete response."""
     try:
         yield from read(parse_json(payload))
     except _UNREADABLE as error:

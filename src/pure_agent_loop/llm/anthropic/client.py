@@ -103,7 +103,7 @@ class AnthropicClient(ProtocolClient):
             self.profile = _profile_of(self.family)
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
-        """Return the number of input tokens of a request, counted by the server.
+        """Return the number of input tokens in a request, counted by the server.
 
         Raises:
             LLMError: The server has no such endpoint, or the request failed.
@@ -217,7 +217,7 @@ def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | No
 
 
 def _with_betas(options: JsonObject, betas: tuple[str, ...]) -> JsonObject:
-    """Return the options of the transport, with the header for betas."""
+    """Return the transport options, with the header for betas."""
     if not betas:
         return options
     headers = dict(options.get("extra_headers") or {})

@@ -99,7 +99,7 @@ class CloudClient(AnthropicClient):
         if family is OTHER:
             raise ConfigError(
                 f"model={model!r} does not show which Claude it is. Pass family=family_for('claude-opus-4-6')"
-                " of pure_agent_loop.llm.anthropic.families, with the name of the model."
+                " from pure_agent_loop.llm.anthropic.families, with the model's name."
             )
         family = replace(family, takes_tool_changes=False)  # only a beta of Anthropic's server
         if api_key and credentials is not None:
@@ -153,7 +153,7 @@ class CloudClient(AnthropicClient):
                 f"No region for {cls.cloud}. Pass region=..., or set {' or '.join(cls.region_variables)}."
             )
         if not _REGION.fullmatch(found):
-            raise ConfigError(f"region={found!r} is not the name of a region. Use one such as 'us-east5'.")
+            raise ConfigError(f"region={found!r} is not a region name. Use one such as 'us-east5'.")
         return found
 
     @classmethod
@@ -607,7 +607,7 @@ class VertexClient(CloudClient):
             except errors.DefaultCredentialsError as error:
                 raise ConfigError(
                     f"No Google credentials for {self.cloud}: {error} Run `gcloud auth application-default "
-                    "login`, or set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
+                    "login`, or set GOOGLE_APPLICATION_CREDENTIALS to a service account file."
                 ) from error
             except errors.GoogleAuthError as error:
                 kind: ErrorKind = "connection" if isinstance(error, errors.TransportError) else "auth"

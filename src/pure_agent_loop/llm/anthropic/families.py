@@ -33,7 +33,7 @@ class ClaudeFamily:
 
     Args:
         name: Name for messages.
-        models: Regular expression for the names of the models.
+        models: Regular expression for the models' names.
         thinking: How thinking is requested: ``budget`` (``budget_tokens``), ``adaptive``, ``enabled`` (other
             vendors' switch without a budget), or ``none``.
         thinks_unasked: Whether the model thinks if ``thinking`` is omitted.

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
 PREFIX = "blocks_after"  # digest of everything before these blocks
-TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response of the history has them
-CHANGES = "tool_changes"  # changes of these tools in the request, sent as a system entry before the response
+TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response in the history has them
+CHANGES = "tool_changes"  # changes to these tools in the request, sent as a system entry before the response
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 TOOLS_BETA = "inline-tools-2026-09-15"
 SUMMARY_BETA = "compact-2026-09-04"
@@ -122,7 +122,7 @@ class RequestWriter:
 
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
-            tools: Tool schemas in the chat-completions shape, or tools of this protocol.
+            tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, of chat completions or of this protocol, and ``extra_body``.
             stream: Whether to stream the response.
 
@@ -433,7 +433,7 @@ class _Turns:
         return [*self._turns]
 
     def finish(self, tools: Tools) -> None:
-        """End with a user message, and with the changes of the tools.
+        """End with a user message, and with the changes to the tools.
 
         Args:
             tools: The current tools; none if no call is allowed.
@@ -651,7 +651,7 @@ def _result_content(content: object) -> str | list[JsonObject]:
 
 
 def _tool(tool: JsonFields) -> JsonObject:
-    """Convert a chat-completions tool to this protocol; tools of the server stay unchanged."""
+    """Convert a chat-completions tool to this protocol; server tools stay unchanged."""
     function = tool.get("function")
     if not isinstance(function, Mapping):
         return dict(tool)
@@ -691,7 +691,7 @@ def _changes(in_force: JsonFields, tools: Tools) -> list[JsonObject] | None:
 
 
 def _are_tools(value: object) -> bool:
-    """Return True for a list of tools with names, as a request holds it."""
+    """Return True for a list of named tools, as in a request."""
     items = value if isinstance(value, list) else []
     return bool(items) and all(isinstance(tool, Mapping) and tool.get("name") for tool in items)
 

@@ -70,7 +70,7 @@ class MessagesReader(ProtocolReader):
         if message.get("type") == "error" or "error" in message:
             raise error_of(message)
         if not isinstance(message.get("content"), list):
-            raise LLMError("The server's response is not a message of the Messages API.", kind="incomplete")
+            raise LLMError("The server's response is not a Messages API message.", kind="incomplete")
         for number, block in enumerate(message["content"]):
             yield from self._begin(number, block)
             yield from self._end(number)
@@ -183,7 +183,7 @@ class _OpenBlock:
 
     Args:
         content: The block in its initial form.
-        call: Index of the call, if the block calls a tool of the agent.
+        call: Index of the call, if the block calls one of the agent's tools.
     """
 
     def __init__(self, content: JsonObject, call: int | None) -> None:

@@ -157,7 +157,7 @@ class GeminiWriter:
 
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
-            tools: Tool schemas in the chat-completions shape, or tools of this protocol.
+            tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, of chat completions or of this protocol, and ``extra_body``.
 
         Raises:
@@ -236,7 +236,7 @@ def _format(model: GeminiModel, form: object, *, has_tools: bool) -> JsonObject:
 
 
 def _tools(tools: Iterable[JsonFields]) -> list[JsonObject]:
-    """Convert chat-completions tools to this protocol; tools of the server stay unchanged."""
+    """Convert chat-completions tools to this protocol; server tools stay unchanged."""
     declared = [_declaration(tool["function"]) for tool in tools if isinstance(tool.get("function"), Mapping)]
     others = [dict(tool) for tool in tools if not isinstance(tool.get("function"), Mapping)]
     return [{"functionDeclarations": declared}, *others] if declared else others

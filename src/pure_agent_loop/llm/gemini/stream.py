@@ -130,7 +130,7 @@ def _blocked_categories(rated: JsonFields) -> str:
 
 
 def _usage(usage: object) -> TokenUsage | None:
-    """Read counts; thoughts are part of the output here, and cached tokens of the prompt."""
+    """Read counts; thoughts become part of the output, and cached tokens are part of the prompt."""
     if not isinstance(usage, Mapping):
         return None
     prompt = (usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0)

@@ -70,7 +70,7 @@ class Offer(NamedTuple):
 
     Args:
         first: Tools in the field ``tools``, before all messages.
-        later: Tools that were added with a later message, by the number of the message.
+        later: Tools that were added with a later message, by message number.
         record: `TOOLS` of the response; None for no change.
         allowed: References to the tools that may be called; None for all.
     """
@@ -161,7 +161,7 @@ class ResponsesWriter:
 
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
-            tools: Tool schemas in the chat-completions shape, or tools of this protocol.
+            tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, of chat completions or of this protocol, and ``extra_body``.
             stream: Whether to stream the response.
 
@@ -337,7 +337,7 @@ class ResponsesWriter:
         return Offer(first, later, record, None if has_all else [_reference(tool) for tool in wanted])
 
     def _tool(self, tool: JsonFields) -> JsonObject:
-        """Convert a chat-completions tool to this protocol; tools of the server stay unchanged."""
+        """Convert a chat-completions tool to this protocol; server tools stay unchanged."""
         function = tool.get("function")
         if not isinstance(function, Mapping):
             return dict(tool)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _REASONS = {"content_filter": "content_filter"}  # any other reason means a truncated response: ``length``
-# Kinds of errors by the codes of a failed response; others are classified by their words.
+# Error kinds by the code of a failed response; other errors are classified by their words.
 _BUSY = ("server_error", "vector_store_timeout", "failed_to_download_image")
 _BAD = (
     "invalid_prompt", "data_residency_mismatch", "bio_policy", "misalignment_policy_violation",

@@ -256,7 +256,7 @@ class Chooser:
         return Delta(tool_calls=tuple(ToolCallDelta(i, None, name, call) for i, call in enumerate(calls)))
 
     async def _is_able(self, requests: AuxiliaryRequests) -> bool:
-        """Return True if the model is able, by its profile or else by a cached test on worked examples."""
+        """Return True if the profile, or else a cached test on worked examples, finds the model able."""
         if self._able is None:
             profile = profile_of(self._client)
             is_able = None if profile is None else profile.able

@@ -132,7 +132,7 @@ def chosen_examples(prompts: Prompts) -> list[Chosen]:
 
 
 def answered_examples(prompts: Prompts) -> list[tuple[str, str, str]]:
-    """Return examples of (question, result of a tool, answer)."""
+    """Return examples of (question, tool result, answer)."""
     return [
         (question, result, answer) for question, result, answer in _examples(prompts, "answered", _ANSWERED)
     ]

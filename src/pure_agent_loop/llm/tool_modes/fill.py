@@ -1,4 +1,4 @@
-"""Constrained requests of a likelihood choice, and the arguments of the chosen tool.
+"""Constrained requests for a likelihood choice, and the arguments of the chosen tool.
 
 An able model may write several calls, with any values. Other models write one call, and a value that does not
 occur in the question counts as made up: an optional argument is dropped; a required one, if short, is
@@ -83,7 +83,7 @@ class AuxiliaryRequests:
 
 
 def last_question(messages: Sequence[Message]) -> str:
-    """Return the last two questions of the user, because "And in Paris?" needs the question before it."""
+    """Return the user's last two questions, because "And in Paris?" needs the question before it."""
     return "\n".join([text_of(m.get("content") or "") for m in messages if is_question(m)][-2:])
 
 

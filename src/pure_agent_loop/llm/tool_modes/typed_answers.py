@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Options, Tools
 
 FINAL_RESULT = "final_result"
-MIN_TOKENS = 400  # output limit of a typed answer if the profile sets a lower limit
+MIN_TOKENS = 400  # lowest output limit that a profile can set for a typed answer
 
 
 class Shaped(NamedTuple):
