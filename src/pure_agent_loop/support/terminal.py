@@ -177,7 +177,7 @@ def excerpt(text: str, max_lines: int = 12, max_width: int = 400) -> str:
     """Return the head and the tail of a long text, with the number of omitted lines.
 
     Args:
-        max_lines: Approximate limit of lines; one third of them from the end.
+        max_lines: Approximate number of lines to keep, one third of them from the end.
     """
     lines = text.rstrip().split("\n")
     if len(lines) > max_lines:

@@ -135,7 +135,7 @@ class Redactor:
         return Redactor({**secrets, **named}, self._env, shapes=self._shapes) if secrets else self
 
     def joined(self, other: Redactor | None) -> Redactor:
-        """Return a redactor with the secrets of another one added."""
+        """Return a redactor with another redactor's secrets added."""
         others = {} if other is None or other is self else other._given
         return self.with_secrets({name or f"+{number}": v for number, (v, name) in enumerate(others.items())})
 

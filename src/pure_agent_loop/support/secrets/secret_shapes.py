@@ -2,7 +2,7 @@
 
 Long texts must be cheap to search. A text is scanned for a few words, and once for runs of sixteen
 key characters (a search for sixteen equal bytes). Patterns are tried only where these occur. Linear time: a
-pattern reads at most some thousand characters, and no part is scanned twice.
+pattern reads at most a few thousand characters, and no part is scanned twice.
 """
 
 from __future__ import annotations
