@@ -73,7 +73,7 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
         by: The name of the person who answers.
 
     Returns:
-        The id of the run; empty if the question is not from a run of this server.
+        The id of the run; empty if the question is not from a run on this server.
 
     Raises:
         AlreadyAnsweredError: The question already has an answer.
@@ -149,7 +149,7 @@ async def _record_answer(
 
 
 async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_error: bool, by: str) -> str:
-    """Deliver the result of a call made elsewhere, and resume the run if nothing else is pending.
+    """Deliver the result of a call executed elsewhere, and resume the run if nothing else is pending.
 
     Raises:
         AlreadyAnsweredError: The call already has a result.

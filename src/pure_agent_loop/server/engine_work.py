@@ -109,7 +109,7 @@ class EngineWork:
         return self._engine.queue.given_answers(run_id)
 
     def answer(self, run_id: str, call_id: str, permission: Permission, by: str) -> None:
-        """Answer a question of a run."""
+        """Answer a question from a run."""
         self._engine.handle(run_id).answer(call_id, permission, by=by)
 
     def give_result(self, run_id: str, call_id: str, result: str, *, is_error: bool, by: str) -> None:

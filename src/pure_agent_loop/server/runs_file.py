@@ -52,7 +52,7 @@ class RunInfo:
         created: Start time in seconds since the epoch.
         updated: Time of the last change in seconds since the epoch.
         key: Hashes of the idempotency key and of the request, separated by a colon; empty for none.
-        durable: The run's id in the engine; empty for a run of this process.
+        durable: The run's id in the engine; empty for a run in this process.
         model: The model chosen for the run; empty for the agent's own.
     """
 

@@ -194,7 +194,7 @@ async def answer(service: Service, person: Person, session: str, body: models.Ve
 
 
 async def give_result(service: Service, person: Person, session: str, body: models.Result) -> models.Done:
-    """Deliver the result of a call made elsewhere."""
+    """Deliver the result of a call executed elsewhere."""
     service.session_of(person, session)
     run = await asking.give_result(
         service.hub, session, body.call_id, body.result, is_error=body.is_error, by=person.name

@@ -111,7 +111,7 @@ class VerdictBody(Body):
 
 
 class Result(Body):
-    """The result of a call made elsewhere."""
+    """The result of a call executed elsewhere."""
 
     call_id: CallId
     result: Annotated[str, Field(max_length=MAX_TEXT)]
@@ -339,7 +339,7 @@ class UndoBody(ApiModel):
 
 
 class ToolBody(ApiModel):
-    """A tool of an agent."""
+    """An agent's tool."""
 
     name: str
     description: str

@@ -110,7 +110,7 @@ class QueueAbout(ApiModel):
 
 
 class FleetRun(ApiModel):
-    """A run of the engine. `handovers` counts how often another worker had to take over the run."""
+    """A run in the engine. `handovers` counts how often another worker had to take over the run."""
 
     id: str
     agent: str

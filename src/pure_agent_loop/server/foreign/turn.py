@@ -51,7 +51,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class OutsideCall:
-    """A call of one of the caller's tools."""
+    """A call to one of the caller's tools."""
 
     id: str
     tool: str
