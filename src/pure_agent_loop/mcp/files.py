@@ -1,4 +1,4 @@
-"""Read and write ``mcp.json`` files, in the form that editors use, and the user's own file of servers."""
+"""Read and write ``mcp.json`` files, in the form that editors use, and the user's own server file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnsetVariableError(ConfigError):
 
 
 def user_servers_path() -> Path:
-    """Return the path of the user's own file of servers."""
+    """Return the path of the user's own server file."""
     return data_folder() / "mcp.json"
 
 
@@ -125,7 +125,7 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
 
 
 def user_servers() -> dict[str, dict[str, Any]]:
-    """Return the entries of the user's own file.
+    """Return the entries in the user's own server file.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -138,7 +138,7 @@ def user_servers() -> dict[str, dict[str, Any]]:
 
 
 def change_user_servers(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
-    """Change the servers in the user's own file; other content is kept.
+    """Change the servers in the user's own server file; other content is kept.
 
     Args:
         change: Modifies the entries, by name.

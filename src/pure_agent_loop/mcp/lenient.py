@@ -224,7 +224,7 @@ def _with_content(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lists(value: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
-    """Yield the lists of an answer and of its fields, with their paths."""
+    """Yield the lists in an answer and in its fields, with their paths."""
     for name, item in value.items():
         if isinstance(item, list):
             yield (*path, name), item

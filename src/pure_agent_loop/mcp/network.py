@@ -65,7 +65,7 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
 
 
 def _past_proxies(url: str) -> dict[str, None]:
-    """Return the hosts that bypass proxies: the names of this machine, and a loopback host of the URL."""
+    """Return the hosts that bypass proxies: this machine's names, and the URL's host if it is loopback."""
     host = urllib.parse.urlsplit(url).hostname or ""
     own = [f"[{host}]" if ":" in host else host] if is_loopback(url) else []
     return {f"all://{name}": None for name in (*_HERE, *own)}

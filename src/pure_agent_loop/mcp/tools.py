@@ -37,7 +37,7 @@ def convert_tool(tool: Any, settings: ServerSettings, call: Call, taken: set[str
     """Convert a server's tool to a `Tool`, or return the reason why it cannot be converted.
 
     Args:
-        call: Calls the tool, by its name on the server and its arguments.
+        call: Calls the tool, given the tool's name on the server and the arguments.
         taken: Names already in use; the new one is added.
     """
     schema = tool.input_schema

@@ -97,7 +97,7 @@ class AgentServer:
         store: The store of the agents' sessions.
         caller: Returns the `Caller` for the SDK's context of a request.
         published: Prompts and resources of the user; None for none.
-        deps: Makes the deps of each run of an agent; None for the agents' own deps.
+        deps: Makes the deps for each agent run; None for the agents' own deps.
 
     Raises:
         ConfigError: A tool and an agent have the same name.
