@@ -89,7 +89,7 @@ def list_option(*flags: str, **rest: Any) -> Any:
 
 
 def options_of(*tables: type) -> Iterator[CommandOption]:
-    """Yield the options of tables in the order of their fields."""
+    """Yield the options in tables, in the order of the tables' fields."""
     for table in tables:
         for column in fields(table):
             for row in column.metadata.get("options", ()):
@@ -97,7 +97,7 @@ def options_of(*tables: type) -> Iterator[CommandOption]:
 
 
 def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
-    """Add the options of tables to a parser or an argument group.
+    """Add the options in tables to a parser or an argument group.
 
     Args:
         only: The fields to add; empty for all.

@@ -250,7 +250,7 @@ def suggest(
         return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     details: Mapping[str, Any] = {}
-    if tool is None:  # a tool of a server, which is unknown here: still ask
+    if tool is None:  # a server's tool, which is unknown here: still ask
         details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=attended)

@@ -95,7 +95,7 @@ SAME: Mapping[str, str] = {
 
 
 def words_in(language: str | None) -> Words:
-    """Return a function that formats a message of the section ``screen`` by its name.
+    """Return a function that formats a message in the section ``screen`` by its name.
 
     Args:
         language: ``"en"`` or ``"zh"``; None for the default.
