@@ -53,8 +53,8 @@ _METADATA_CHANGES = (
 )
 # Queries of a file or terminal, and settings of the caller's own descriptors: TCGETS, TIOCGPGRP,
 # TIOCOUTQ, TIOCGWINSZ, FIONREAD, FIONBIO, TIOCGSID, FIONCLEX, FIOCLEX, FIOQSIZE, TCGETS2, FIGETBSZ,
-# FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP. Other requests of a file system may
-# change a file that was opened for reading, so they are rejected.
+# FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP. Other file system requests may change
+# a file that was opened for reading, so they are rejected.
 _IOCTL, _SAFE_REQUESTS = (
     (16, 29),
     (

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MAX_TIMEOUT = 3_600.0
 TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to people
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
-# Extra time of the tool to end the processes of a command.
+# Extra time for the tool to end a command's processes.
 _EXTRA_SECONDS = 10.0
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
 # Skip this user's shell start files.
@@ -53,7 +53,7 @@ _PLAIN_BASH = ("--noprofile", "--norc")
 
 
 class EndedCommand(NamedTuple):
-    """The end of a command line, what it printed, and the result as a model reads it."""
+    """How a command line ended, what it printed, and the result as a model reads it."""
 
     end: CommandEnd
     output: str
