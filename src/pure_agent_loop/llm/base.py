@@ -102,7 +102,7 @@ def profile_of(client: object) -> Profile | None:
 
 
 class TracksToolFailures(Protocol):
-    """A client that is notified of bugs in tools, such as a client for tests."""
+    """A client that is notified of bugs in tools, such as a test client."""
 
     def tool_failed(self, name: str, error: BaseException) -> None:
         """Receive an unexpected exception raised by a tool's function."""

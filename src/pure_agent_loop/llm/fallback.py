@@ -60,7 +60,7 @@ _REFUSAL = "content_filter"
 # The model works, but rejects this request.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
 MINUTE = 60
-_POLL = 5.0  # seconds between two checks of a waiting request: requests before it may have been cancelled
+_POLL = 5.0  # seconds between checks by a waiting request: requests ahead of it may have been cancelled
 _LOST = 3 * _POLL  # seconds without a check after which a waiting request is dropped: its process died
 _NOTICE = 15.0  # seconds between two notices of a waiting request
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -94,7 +94,7 @@ class Fallback(StreamingClient):
     Args:
         models: Clients, the preferred one first.
         cooldown: Seconds for which a model is skipped after a failure, unless its server names a time.
-        silence: Seconds without a piece of a response after which a model has failed; None for no limit
+        silence: Seconds without a piece of a response after which a model counts as failed; None for no limit
             except the run's timeouts, which apply to each model. With the default, a server on this machine
             may take any time until the first piece, because it may read prompts slowly.
         on_refusal: Whether the next model is asked if a model refuses because of the content. The text
@@ -274,7 +274,7 @@ def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -
 
 
 def _moved(delta: Delta, start: int) -> Delta:
-    """Return a delta of a part that begins at `start`; the part may contain parts of a nested group."""
+    """Return a delta from a part that begins at `start`; parts of a nested group are moved by that."""
     part = delta.served
     return delta if part is None else delta._replace(served=part._replace(start=part.start + start))
 

@@ -86,7 +86,7 @@ class CalledFunction(TypedDict):
 
 
 class WireCall(TypedDict):
-    """A tool call. It may have more fields, which its server added."""
+    """A tool call. It may have more fields, added by the server it came from."""
 
     id: str
     type: Literal["function"]

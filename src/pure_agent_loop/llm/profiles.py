@@ -364,7 +364,7 @@ PROFILES: list[Profile] = [
         ],  # low, high and max, and any other effort is an error: charmbracelet/catwalk#603
         reasoning_echo="reasoning_content",
         echo_scope="history",
-        schema_without=["$ref", "$defs"],  # arguments behind a reference come back as text
+        schema_without=["$ref", "$defs"],  # arguments whose schema is a reference come back as text
     ),
     Profile(
         "GLM 5.2",

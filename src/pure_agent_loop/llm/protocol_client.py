@@ -55,7 +55,7 @@ class ProtocolClient(HttpClient):
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
-    _window_field: ClassVar[str] = ""  # field of the server's facts about a model: its window in tokens
+    _window_field: ClassVar[str] = ""  # field with the window in tokens, in the server's facts
     needs_key: ClassVar[bool] = True  # False if other credentials are possible
 
     def __init__(

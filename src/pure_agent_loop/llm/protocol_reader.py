@@ -18,7 +18,7 @@ _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 
 
 class Decoder(Protocol):
-    """Decodes a stream's bytes, cut anywhere, to the payloads of its events."""
+    """Decodes a stream's bytes, split anywhere, to the payloads of its events."""
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         """Add bytes; return the payloads of the events they complete."""

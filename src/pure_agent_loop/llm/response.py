@@ -60,7 +60,7 @@ FAILED = (
 
 
 class ThinkSplitter:
-    """Splits streamed text into text and reasoning; tags may be cut anywhere.
+    """Splits streamed text into text and reasoning; tags may be split anywhere.
 
     Only an opening tag before any other text counts: later in a response, the model writes about the tag.
     """

@@ -81,7 +81,7 @@ class AnthropicClient(ProtocolClient):
         self._caches = caches
         self._has_asked = family is not None
         self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._left_out: set[str] = set()  # responses with a notice about their thinking
+        self._left_out: set[str] = set()  # responses whose omitted thinking was reported
 
     def request_body(
         self,

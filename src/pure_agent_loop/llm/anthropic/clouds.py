@@ -334,7 +334,7 @@ def cloud_module(name: str, cloud: str) -> Any:
 
 
 class AmazonEvents:
-    """Decodes Amazon's binary event stream from bytes cut anywhere; see `Decoder`.
+    """Decodes Amazon's binary event stream from bytes split anywhere; see `Decoder`.
 
     Format: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html
     """

@@ -80,8 +80,8 @@ class MessagesRequest:
     Args:
         body: The body.
         betas: Values of the header ``anthropic-beta``.
-        kept: Fields to keep with the response, if the model binds thinking: `PREFIX`, and for tools that
-            change `TOOLS` and `CHANGES`.
+        kept: Fields to keep with the response, if the model binds thinking: `PREFIX`, and, if the tools
+            change, `TOOLS` and `CHANGES`.
         left_out: Digests of responses whose thinking was omitted because it is no longer valid.
     """
 
@@ -517,7 +517,7 @@ class _Turns:
             return blocks
         self.invalid += 1
         can_drop = (self.body.get("thinking") or {}).get("type") == "adaptive"
-        if is_open and can_drop:  # the newest round needs its thinking; the server decides
+        if is_open and can_drop:  # the newest round needs its thinking, so the server decides
             self.keeps_invalid = True
             return blocks
         self.left_out.append(after)
@@ -765,7 +765,7 @@ def _has_marks(body: JsonFields) -> bool:
 def _fit_open_round(body: JsonObject) -> None:
     """Make thinking and the newest round consistent, for models with a thinking budget.
 
-    With thinking, the response of an open round must begin with thinking; without it, it must not hold any.
+    With thinking, the response of an open round must begin with thinking; otherwise it must not hold any.
     """
     turns = body["messages"]
     if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":

@@ -202,7 +202,7 @@ class ResponsesClient(ProtocolClient):
         """Return the state of a background response, after a pause.
 
         Raises:
-            LLMError: The server rejects the query, or cannot be reached several times.
+            LLMError: The server rejects the query, or is unreachable several times in a row.
         """
         transport = await self._connections.transport()
         query = urllib.parse.urlencode([("include[]", name) for name in body.get("include") or ()])

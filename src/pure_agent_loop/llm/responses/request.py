@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ITEMS = "response_items"  # field of an assistant message: all items of the response, unchanged
 RESPONSE_ID = "response_id"  # field of an assistant message: id of the stored response
 HELD = "response_digest"  # field of an assistant message: digest of the stored history
-TOOLS = "response_tools"  # field of an assistant message: first tools of its request
+TOOLS = "response_tools"  # field of an assistant message: first tools of the request it answers
 CALL_TYPE = "response_type"  # field of a call: type of its item, if not a function call
 OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store

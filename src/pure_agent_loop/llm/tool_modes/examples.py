@@ -62,7 +62,7 @@ class WorkedRequest(NamedTuple):
     """A request with the calls for it.
 
     Args:
-        function: The tool and its arguments, a line each.
+        function: The tool and its arguments, one line each.
     """
 
     function: str

@@ -31,7 +31,7 @@ _MAX_COPY_CHARS = 120
 _TEST_TOKENS = 120
 _WORD = lazy_pattern(r"[^\W_]+(?:[^\w\s]+[^\W_]+)*|\S")
 _NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
-_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # these define a value
+_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # they define a value
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
 Arguments: TypeAlias = "JsonObject"
@@ -209,7 +209,7 @@ def _lead(
 
 
 def describe(name: str, function: JsonFields, parameters: JsonFields, prompts: Prompts) -> str:
-    """Describe a tool and its arguments, a line each."""
+    """Describe a tool and its arguments, one line each."""
     lines = [f"{name}: {(function.get('description') or '').strip()}"]
     for argument, schema in (parameters.get("properties") or {}).items():
         details = schema if isinstance(schema, Mapping) else {}
