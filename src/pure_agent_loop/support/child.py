@@ -43,7 +43,7 @@ _PLACES = (
 _FOLDER_LISTS = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _PACKAGE = __name__.partition(".")[0]
 # The child uses the same copy of this package, even an editable or a vendored one; all other folders are
-# appended, so that they do not hide any module.
+# appended, so that they do not shadow any module.
 _BEGIN = """\
 import importlib.util as util, runpy, sys
 package, start, folders, module = sys.argv[1:5]

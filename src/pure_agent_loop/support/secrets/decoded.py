@@ -44,7 +44,7 @@ class Decoded:
 
     Args:
         is_printable: Whether an equals sign begins an escape, as in quoted-printable.
-        goes_on: Whether more text may follow; an escape at the end that may continue is kept then.
+        goes_on: Whether more text may follow; if so, an escape at the end that may continue is kept.
     """
 
     def __init__(self, written: str, *, is_printable: bool = False, goes_on: bool = False) -> None:

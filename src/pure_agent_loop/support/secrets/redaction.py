@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def forms_of(value: str) -> set[str]:
-    """Return a value, its form read by `Decoded`, and both in base64 and hexadecimal, also applied twice.
+    """Return a value, its form read by `Decoded`, and base64 and hexadecimal of both, also applied twice.
 
     Escapes and broken lines need no form, because `Decoded` undoes them in the searched text.
     """
