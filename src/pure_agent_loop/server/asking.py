@@ -167,7 +167,7 @@ async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_e
 async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, str], None]) -> RunInfo | None:
     """Record an answer or a result, and resume the run if nothing else is pending.
 
-    `submit` records it in a thread; it gets the engine and the id of the run there, or the session manager
+    `submit` records it in a thread, called with the engine and the run's id, or with the session manager
     and the session's id.
     """
     async with hub.turn(session):

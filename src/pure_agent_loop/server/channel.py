@@ -101,7 +101,7 @@ class Channel:
         wakeup.set_result(None)
 
     async def wait(self, after: int, seconds: float) -> bool:
-        """Wait until entries after a number exist, or until `wake`. Return whether such entries exist."""
+        """Wait until entries after a number exist, or until `wake` is called. Return whether they exist."""
         if self.last > after:
             return True
         await asyncio.wait([self._wakeup], timeout=seconds)

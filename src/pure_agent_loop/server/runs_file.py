@@ -219,7 +219,7 @@ class RunsFile:
 
         Args:
             kind: One of `LABELS`.
-            text: Empty for none.
+            text: The name, folder or pin; empty for none.
 
         Raises:
             OSError: The file cannot be written.

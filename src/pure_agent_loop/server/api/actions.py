@@ -33,7 +33,7 @@ NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
 
 def run_model(info: RunInfo, person: Person) -> models.RunBody:
-    """Return a run for a response. Errors may name servers and files: only operators see them."""
+    """Convert a run for a response. Errors may name servers and files, so only operators see them."""
     error = info.error if person.may("operate") or not info.error else "The run failed."
     return models.RunBody.of(info, error=error, first_event=int(info.id.rpartition(":")[2]))
 

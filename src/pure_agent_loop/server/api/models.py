@@ -93,7 +93,7 @@ class Stop(Body):
 
 
 def _denial(schema: dict[str, Any]) -> None:
-    """Add the rule to a schema that a denial must not allow further calls."""
+    """Add to a schema the rule that a denial must not allow further calls."""
     schema["if"] = {"properties": {"verdict": {"const": "deny"}}}
     schema["then"] = {"properties": {"always": {"const": False}, "similar": {"const": False}}}
 
@@ -355,7 +355,7 @@ class Tools(ApiModel):
 
 
 class ServerAbout(ApiModel):
-    """An MCP server of an agent: `idle` before its first use, then `ready` or `failed`; its last error."""
+    """An agent's MCP server: `idle` before its first use, then `ready` or `failed`; its last error."""
 
     name: str
     place: str
@@ -372,7 +372,7 @@ class Offered(ApiModel):
 
 
 class PartialPrompt(Body):
-    """A prompt of an MCP server and its arguments so far; the last one is to be completed."""
+    """An MCP server's prompt and its arguments so far; the last one is to be completed."""
 
     prompt: str
     words: list[str] = Field(min_length=1, max_length=50)

@@ -133,7 +133,7 @@ class Fleet(ApiModel):
 
 
 class NewestOnly(Query):
-    """The maximum number of newest items."""
+    """The maximum number of items, newest first."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 

@@ -1,4 +1,4 @@
-"""Protocols of other products: agents for clients made for OpenAI, AG-UI or the AI SDK.
+"""Other products' protocols, for clients made for OpenAI, AG-UI or the AI SDK.
 
 run_request a request for a run, independent of its protocol
 history     validation of chat-completions messages
