@@ -93,7 +93,7 @@ async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGen
         async for piece in chunks:
             for part in piece.splitlines(keepends=True):
                 line += part
-                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK bounds events
+                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK limits events
                     yield _event_line(bytes(line))
                     line.clear()
     yield bytes(line)

@@ -76,7 +76,7 @@ class MCPServer:
         allow: Patterns of the tool names to use (``read_*``); None for all.
         deny: Patterns of the tool names not to use.
         trusted: Trust the server's hints: a tool marked ``readOnlyHint`` needs no approval, one marked
-            ``idempotentHint`` may be repeated. ``destructiveHint`` asks a person, unless a trusted
+            ``idempotentHint`` may be repeated. With ``destructiveHint``, a person is asked, unless a trusted
             ``readOnlyHint`` contradicts it.
         pinned: Ask a person before using a tool whose description has changed since it was first seen.
         resources: Expose the server's resources as two tools.
