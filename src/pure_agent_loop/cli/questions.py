@@ -126,7 +126,7 @@ class TerminalQuestions:
             self._output.typed_line()
 
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
-        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic, for both threads
+        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic, because two threads call this
 
     def _answer(self, request: PermissionRequest) -> Permission:
         text = question_text(request)

@@ -342,7 +342,7 @@ class Chat:
     async def _draw_loop(self) -> None:
         """Print finished lines and draw live ones; write nothing while idle."""
         getting_ready: asyncio.Future[Any] | None = (
-            None  # load the modules of the first task while the user types
+            None  # loads the modules for the first task while the user types
         )
         while True:
             await asyncio.sleep(TICK)

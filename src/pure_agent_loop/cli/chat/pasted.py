@@ -135,7 +135,7 @@ class TagRow:
         """Return the line with its placeholders expanded."""
         if not self._texts:
             return line
-        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # once: pastes may contain some
+        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # one pass: a paste may contain some
         return placeholders.sub(lambda chip: self._texts[chip[0]], line)
 
     def entry(self, line: str, sign: str) -> InputEntry:
