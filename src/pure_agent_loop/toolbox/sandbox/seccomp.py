@@ -117,7 +117,7 @@ def _return_line(answer: int) -> _Instruction:
 
 
 def _restrict(number: int, *ways: Sequence[Any]) -> list[_Instruction]:
-    """Reject a call unless one way matches: the low half of each of its arguments has one of its values.
+    """Reject a call unless it matches one way: each argument's low half has one of the listed values.
 
     Args:
         ways: Lists of (argument, values, mask); the mask is left out if all bits count.

@@ -36,7 +36,7 @@ _LONG = re.compile(
     r"|--(color|help|version|)"
 )
 _MAX_ENTRIES, _MAX_CONFIG = 5_000, 100_000
-# Keys about files, people and other repositories that start no program, without their subsection names.
+# Git's keys about files, people and repositories that start no program, without subsection names.
 _PLAIN_KEYS = frozenset(
     [
         *("core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates", "core.eol"),
