@@ -1,4 +1,4 @@
-"""Log errors of user functions with a traceback; the model gets only the message."""
+"""Log errors raised by user functions with a traceback; the model gets only the message."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ THEMES: Mapping[str, Mapping[str, str]] = {
 
 
 def theme_of(option: str, environ: Mapping[str, str]) -> str:
-    """Return the theme of ``--theme``, or else a theme for the background of the terminal.
+    """Return the theme that ``--theme`` names, or else a theme for the background of the terminal.
 
     Args:
         environ: The environment; some terminals set ``COLORFGBG`` to numbers such as ``0;15``.

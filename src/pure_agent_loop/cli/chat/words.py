@@ -125,7 +125,7 @@ def commands_help(own: Sequence[tuple[str, str]]) -> Groups:
     """Return the commands by group with their descriptions.
 
     Args:
-        own: Additional commands of the user, the project and MCP servers.
+        own: Additional commands from the user, the project and MCP servers.
     """
     groups = {
         user_text(f"chat.group_{group}"): [(f"/{name}", user_text(f"chat.command_{name}")) for name in names]

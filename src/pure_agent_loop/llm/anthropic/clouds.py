@@ -406,7 +406,7 @@ class BedrockClient(CloudClient):
 
     Args:
         model: The model's id or inference profile, such as ``us.anthropic.claude-opus-4-6-v1``.
-        api_key: An API key of Bedrock; default ``AWS_BEARER_TOKEN_BEDROCK``, else requests are signed.
+        api_key: A Bedrock API key; default ``AWS_BEARER_TOKEN_BEDROCK``, else requests are signed.
         base_url: See `CloudClient`; the variable is ``ANTHROPIC_BEDROCK_BASE_URL``.
         thinking_level: See `CloudClient`.
         region: AWS region; default ``AWS_REGION``, ``AWS_DEFAULT_REGION``, then the profile's.

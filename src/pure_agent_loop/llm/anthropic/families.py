@@ -1,9 +1,9 @@
 """Families of Claude models: request fields that each accepts, as data; checked 2026-11-27.
 
 Source: the ``anthropic`` package 2.14.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
-most of these rules; for tool changes Anthropic's page "Mid-conversation system messages". The first matching
-family is used; `register` adds a family before all others. Models from other vendors that use the same
-protocol get `OTHER`.
+most of these rules; and, for tool changes, Anthropic's page "Mid-conversation system messages". The first
+matching family is used; `register` adds a family before all others. Models from other vendors that use the
+same protocol get `OTHER`.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Chosen(NamedTuple):
 
 
 def no_tool(prompts: Prompts) -> set[str]:
-    """Return the names that mean an answer in words."""
+    """Return the names that stand for an answer in words."""
     return {name for (name,) in _examples(prompts, "no_tool", _NO_TOOL)}
 
 

@@ -1,7 +1,7 @@
 """Tools and agents as an MCP server, for any transport.
 
-Each tool call is its own run, so the gate, the audit log and the snapshots apply as in any run. Prompts and
-resources of the user are called the same way. An agent is a tool that takes a task; its session is a
+Each tool call is its own run, so the gate, the audit log and the snapshots apply as in any run. The user's
+prompts and resources are called the same way. An agent is a tool that takes a task; its session is a
 resource. Questions to a person go to the client's user; they are denied if the client cannot ask.
 """
 
