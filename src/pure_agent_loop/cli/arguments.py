@@ -59,7 +59,7 @@ class CommandOption:
         return self.flags[0].startswith("--no-")
 
     def converted(self, value: Any) -> Any:
-        """Convert the value of the field to the value of the setting, or back."""
+        """Convert the field's value to the setting's value, or back."""
         return not value if self.is_inverse else value
 
 

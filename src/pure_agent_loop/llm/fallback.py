@@ -412,7 +412,7 @@ class _MinuteLedger:
 
     def __init__(self, plain: JsonObject, requests: int | None, tokens: int | None) -> None:
         self._spent: dict[str, list[int]] = plain.setdefault("spent", {})  # by second
-        self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})  # by ticket: seen, tokens
+        self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})  # ticket: last check, tokens
         self._requests, self._tokens = requests, tokens
 
     def take(self, now: float, ticket: str, tokens: int) -> float:

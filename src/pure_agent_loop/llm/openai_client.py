@@ -104,7 +104,7 @@ class OpenAIClient(HttpClient):
         self._take_settings(
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
         )
-        self._refused: frozenset[int] = frozenset()  # refused images and files, as marks of `mark_of`
+        self._refused: frozenset[int] = frozenset()  # refused images and files, as marks from `mark_of`
         self._refused_tools: list[JsonObject] = []  # toolset tools that the server rejected
         self._props: Any = None
         self._reported_window: int | None = None

@@ -19,7 +19,7 @@ NOT_IN_BODY = frozenset(
 
 
 class OptionNames(NamedTuple):
-    """Names of the options of a protocol.
+    """Option names in a protocol.
 
     Args:
         api: Name of the protocol in errors.

@@ -1,4 +1,4 @@
-"""Base of the readers of makers' protocols: bytes become events, or one document. Pure: no I/O."""
+"""Base of the readers for makers' own protocols: bytes become events, or one document. Pure: no I/O."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def split_unopened(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class LLMResponse:
-    """One whole response of a model.
+    """One whole response from a model.
 
     Args:
         content: The text, or None if there was none.

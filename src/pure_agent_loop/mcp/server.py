@@ -431,7 +431,7 @@ class MCPServer:
     async def complete(
         self, prompt: str, argument: str, begun: str, before: Mapping[str, str] | None = None
     ) -> Sequence[str]:
-        """Return completions of a prompt's argument, given its typed text and the arguments before it."""
+        """Return completions for a prompt's argument, given its typed text and the arguments before it."""
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=prompt)

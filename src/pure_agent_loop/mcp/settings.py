@@ -132,7 +132,7 @@ class ServerSettings:
 
     @property
     def tool_prefix(self) -> str:
-        """The prefix of the names of the server's tools."""
+        """The prefix of the server's tool names."""
         return f"mcp__{self.name}__" if self.prefix is None else self.prefix
 
     @property

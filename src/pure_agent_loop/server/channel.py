@@ -128,7 +128,7 @@ class Channel:
         return stored
 
     async def newest_source(self, run: str) -> int:
-        """Return the engine's number of the newest event of a run; 0 if none."""
+        """Return the engine's number for a run's newest event; 0 if none."""
         self.flush()
         first = int(run.rpartition(":")[2])
         entries = await asyncio.to_thread(self._file.after, first, self.last)

@@ -48,7 +48,7 @@ class Service:
     _viewers: dict[str, int] = field(default_factory=dict)
 
     def end_streams(self) -> None:
-        """End the event streams: the server stops."""
+        """End the event streams, because the server stops."""
         self.closing.set()
         self.hub.wake_viewers()
 

@@ -109,7 +109,7 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
         except KeyboardInterrupt:
             output.info(notice("cli.durable_continues", hint=hint))
             return INTERRUPTED
-        # Without the option and the variable, this is a file that `pal run` does not search.
+        # By default the database is a file, which `pal run` does not search.
         shown = options.database if database_of(options.database) else engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:

@@ -297,8 +297,8 @@ class _CloudTransport:
 
     Args:
         transports: Transports by URL: for whole responses, and for streams.
-        authorize: Method of the client that returns the headers for a URL and a body. It is held weakly, as
-            in `Connections`.
+        authorize: Method of the client that returns the headers for a URL and a body. The method is held
+            weakly, as in `Connections`.
     """
 
     def __init__(self, transports: Mapping[str, Transport], authorize: Callable[..., Any]) -> None:

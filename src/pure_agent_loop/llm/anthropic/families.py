@@ -29,7 +29,7 @@ _ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 
 @dataclass(frozen=True)
 class ClaudeFamily:
-    """Rules of a family of models.
+    """Rules for a model family.
 
     Args:
         name: Name for messages.

@@ -73,8 +73,8 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
     """Return the filter in the kernel's format; empty for an unknown machine type.
 
     Args:
-        sockets: Allowed sockets: ``any`` (IP and Unix), ``no-unix`` or ``none``. Connected pairs of streams
-            are always allowed, pairs of datagrams only with ``any``.
+        sockets: Allowed sockets: ``any`` (IP and Unix), ``no-unix`` or ``none``. Connected stream pairs are
+            always allowed, datagram pairs only with ``any``.
         machine: As in `os.uname`; this machine's if empty.
         shared: Also reject use of what all processes of this machine share, and changes to other processes;
             not needed in namespaces.

@@ -152,7 +152,7 @@ class Shell:
     ) -> Permission | Coroutine[Any, Any, Permission] | None:
         """Decide about a call. The result None leaves the decision to the permission mode.
 
-        An unapproved command is tried in the sandbox, where it can change nothing. If the try succeeds, the
+        An unapproved command is tried in the sandbox, where it can change nothing. If the trial succeeds, the
         call is allowed as read-only; if it fails for lack of permission, a person is asked.
 
         Args:
@@ -283,7 +283,7 @@ class Shell:
         return EndedCommand(_command_end(finished, read_only=read_only), finished.output, text)
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
-        """Return the result of a recent read-only try of this call, which need not be repeated."""
+        """Return the result of a recent read-only trial of this call, which need not be repeated."""
         tried, finished, when = self._tried.pop(call_id, ("", None, 0.0))
         return finished if tried == command and time.monotonic() - when < _FRESH_SECONDS else None
 
