@@ -467,7 +467,7 @@ class TestCommands:
             ("/theme light", "theme: light"),
             ("/tasks", "No subagent tasks in this session"),
             ("/skills", r"No skills\. A skill is a folder"),
-            ("/agents", r"No subagents\. pal --subagents"),
+            ("/agents", r"No subagents\. Start pal with --subagents"),
             ("/memory", r"No notes for this folder yet\. To add one: #your note"),
             ("/memory x", "No note contains these words"),
             ("/diff", "No step in this session has changed a file"),

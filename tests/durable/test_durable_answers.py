@@ -195,5 +195,5 @@ def test_an_approval_that_was_used_is_not_shown(shared):
     assert "start 77" in shared.marks()
     assert "void_approvals" not in info.details
     shown = shared.pal("tasks", "show", handle.run_id).stdout
-    assert "came to nothing" not in shown
+    assert "had no effect" not in shown
     assert shown.endswith("\nDid 1.\n")
