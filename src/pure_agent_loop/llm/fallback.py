@@ -472,7 +472,7 @@ class Limiter(StreamingClient):
     model and key; requests of a process that died stay counted for a minute at most.
 
     Args:
-        client: Client of the model.
+        client: The model's client.
         requests: Requests per minute; None for no limit.
         tokens: Tokens per minute, sent and received; None for no limit.
         store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While it is

@@ -28,7 +28,7 @@ _PUNCTUATION = re.compile(r"[^\w\s]+")
 _JSON = json.JSONEncoder(ensure_ascii=False)
 OTHER_PART_TOKENS = 1_000  # tokens of an image or a sound of any size
 MESSAGE_OVERHEAD = 4  # tokens for role and separators in usual chat templates
-_PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled of a longer text, to limit the cost
+_PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled from a longer text, to limit the cost
 # A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
 # request. Estimates of short requests are too rough for this check.
 MIN_SHARE = 0.5

@@ -32,7 +32,7 @@ class ClaudeFamily:
     """Rules for a model family.
 
     Args:
-        name: Name for messages.
+        name: Name used in messages.
         models: Regular expression for the models' names.
         thinking: How thinking is requested: ``budget`` (``budget_tokens``), ``adaptive``, ``enabled`` (other
             vendors' switch without a budget), or ``none``.

@@ -115,7 +115,7 @@ def _final_tool(form: AnswerFormat, prompts: Prompts) -> JsonObject:
 
 
 def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
-    """Convert a call of the final tool to a text response; return it and the added text.
+    """Convert a call to the final tool to a text response; return it and the added text.
 
     Together with other calls, the final call is dropped: it was written before their results. A truncated
     response is marked as final.

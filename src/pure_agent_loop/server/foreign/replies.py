@@ -69,7 +69,7 @@ def join_text(chunks: list[Chunk], kind: str = "text") -> str:
 
 
 class StreamResponse(Response):
-    """A Server-Sent Events response of a run.
+    """A Server-Sent Events response for a run.
 
     Args:
         frames: The events: objects, or raw text.
