@@ -62,11 +62,11 @@ class TerminalQuestions:
             return None
 
     def wait(self, request: PermissionRequest) -> Permission:
-        """Return the answer about a call, for ``Agent(on_ask=...)``.
+        """Return the user's answer about a call, for ``Agent(on_ask=...)``.
 
         This method blocks until `ask` has received the answer.
 
-        The question of a running tool has no event and is therefore asked here.
+        A question from a running tool has no event and is therefore asked here.
         """
         if request.question is not None:
             return read_reply(self.line(f"{safe_text(request.reason)}\n{user_text('cli.yes_no_answer')}"))
@@ -126,7 +126,7 @@ class TerminalQuestions:
             self._output.typed_line()
 
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
-        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic, for both threads
+        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic, because two threads call this
 
     def _answer(self, request: PermissionRequest) -> Permission:
         text = question_text(request)

@@ -348,7 +348,7 @@ async def _set_level(client: Any, level: Any) -> None:
 def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") -> str:
     """Return a sentence that explains an error."""
     leaf = error
-    while errors := getattr(leaf, "exceptions", None):  # one error of a group is enough
+    while errors := getattr(leaf, "exceptions", None):  # one error from a group is enough
         leaf = errors[0]
     kinds = {kind.__name__ for kind in type(leaf).__mro__}
     text = _NUMBER.sub("", one_line(error_text(leaf), _ERROR_CHARS))

@@ -65,7 +65,7 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
 
 
 def _past_proxies(url: str) -> dict[str, None]:
-    """Return the hosts that bypass proxies: the names of this machine, and a loopback host of the URL."""
+    """Return the hosts that bypass proxies: this machine's names, and the URL's host if it is loopback."""
     host = urllib.parse.urlsplit(url).hostname or ""
     own = [f"[{host}]" if ":" in host else host] if is_loopback(url) else []
     return {f"all://{name}": None for name in (*_HERE, *own)}
@@ -93,7 +93,7 @@ async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGen
         async for piece in chunks:
             for part in piece.splitlines(keepends=True):
                 line += part
-                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK bounds events
+                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK limits events
                     yield _event_line(bytes(line))
                     line.clear()
     yield bytes(line)

@@ -58,7 +58,7 @@ class MCPServer:
     """An MCP server as a toolset. The server starts when a run first needs its tools, and stops after the
     last run.
 
-    Errors of the server are tool errors: the model reads a sentence about the error, and the run continues.
+    Server errors are tool errors: the model reads a sentence about the error, and the run continues.
     To keep the server for several runs, enter it around the runs: ``async with server: ...``.
 
     Args:
@@ -76,7 +76,7 @@ class MCPServer:
         allow: Patterns of the tool names to use (``read_*``); None for all.
         deny: Patterns of the tool names not to use.
         trusted: Trust the server's hints: a tool marked ``readOnlyHint`` needs no approval, one marked
-            ``idempotentHint`` may be repeated. ``destructiveHint`` asks a person, unless a trusted
+            ``idempotentHint`` may be repeated. With ``destructiveHint``, a person is asked, unless a trusted
             ``readOnlyHint`` contradicts it.
         pinned: Ask a person before using a tool whose description has changed since it was first seen.
         resources: Expose the server's resources as two tools.
@@ -431,7 +431,7 @@ class MCPServer:
     async def complete(
         self, prompt: str, argument: str, begun: str, before: Mapping[str, str] | None = None
     ) -> Sequence[str]:
-        """Return completions of a prompt's argument, given its typed text and the arguments before it."""
+        """Return completions for a prompt's argument, given its typed text and the arguments before it."""
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=prompt)

@@ -37,7 +37,7 @@ def convert_tool(tool: Any, settings: ServerSettings, call: Call, taken: set[str
     """Convert a server's tool to a `Tool`, or return the reason why it cannot be converted.
 
     Args:
-        call: Calls the tool, by its name on the server and its arguments.
+        call: Calls the tool, given the tool's name on the server and the arguments.
         taken: Names already in use; the new one is added.
     """
     schema = tool.input_schema
@@ -72,7 +72,7 @@ def changed_tool(
     """Return the stand-in for a tool whose description differs from the approved one.
 
     The new description is for a person, not for the model. The stand-in has a different name, so that
-    permissions of the old name do not apply to it.
+    permissions for the old name do not apply to it.
     """
     new_description = json.dumps(
         {"description": tool.description, "parameters": tool.parameters}, ensure_ascii=False

@@ -1,4 +1,4 @@
-"""Fork a session: start a new session from a point in another session."""
+"""Fork a session: start a new session from a point in another one."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ class Prompt:
         )
 
     def _placeholder(self) -> str:
-        is_searching = self.app.layout.is_searching  # this control draws the found line in the empty input
+        is_searching = self.app.layout.is_searching  # the found line is drawn in the empty input
         is_idle = not (
             self.buffer.text or is_searching or self._acts.is_working or self._acts.answer_choices()
         )

@@ -66,7 +66,7 @@ MESSAGES = {
     "tool_no_tool": "{owner} must return a list of Tools",
     "toolset_failed": "the toolset {name} failed: {error}",
     "typed_answer": (
-        "Your final answer must be one JSON value of this JSON Schema, nothing around it:\n{schema}"
+        "Your final answer must be one JSON value that matches this JSON Schema, nothing around it:\n{schema}"
     ),
     "final_result": "Submit the final answer and end the task. Call it once, when you know the answer.",
     "malformed_response": (
@@ -74,7 +74,7 @@ MESSAGES = {
         "complete arguments."
     ),
     "correct_answer": "Your answer cannot be used: {why}\nGive the whole answer again, corrected.",
-    "answer_no_json": "it is not JSON of the required form. The JSON Schema is {schema}",
+    "answer_no_json": "it is not JSON in the required form. The JSON Schema is {schema}",
     "cancelled_itself": "the tool cancelled itself",
     "raised_cancelled": "the tool raised CancelledError",
     "interrupted": "interrupted",
@@ -110,7 +110,7 @@ MESSAGES = {
     "system_error": "{path} cannot be opened: {error}.",
     "missing": "There is no {path}. {instead}",
     "root_gone": (
-        "The workspace {root} is gone: deleted or renamed meanwhile. Tell the person; no path works now."
+        "The workspace {root} is gone: it was deleted or renamed. Tell the user; no path works now."
     ),
     "see_list": "Use list_dir to see what there is.",
     "workspace": "The workspace",
@@ -264,7 +264,7 @@ MESSAGES = {
     "host_not_listed": "the host {host} is not allowed; only: {hosts}",
     "odd_address": "the name {host} has an address that cannot be used",
     "no_address": "the name {host} has no address",
-    "port_closed": "port {port} is not allowed; use a port of web servers",
+    "port_closed": "port {port} is not allowed; use a web server port",
     "not_public": "{host} is not a public address but {kind}; it is not opened",
     "link-local": "a link-local one",
     "a cloud provider's own": "a cloud provider's own",
@@ -294,9 +294,9 @@ MESSAGES = {
     "shell_makes_file_system": "overwrites data with a new file system",
     "shell_over_device": "writes over a device",
     "shell_ends_all": "ends every process",
-    "shell_removes_whole": "removes a whole system or home",
-    "shell_rights_of_whole": "changes the rights of a whole system or home",
-    "shell_moves_whole": "moves a whole system or home",
+    "shell_removes_whole": "deletes a whole system or home folder",
+    "shell_rights_of_whole": "changes the permissions of a whole system or home folder",
+    "shell_moves_whole": "moves a whole system or home folder",
     "shell_fork_bomb": "a fork bomb",
     "shell_not_plain": "the command name must be a plain word, without assignments",
     "shell_git_elsewhere": "git in another folder may read a different configuration",
@@ -349,7 +349,7 @@ MESSAGES = {
     "shell_invisible": "the invisible character U+{code:04X}",
     "shell_model_says": "the model declared that it changes something; {reason}",
     "shell_tried": "it was tried read-only and failed: {said}",
-    "shell_unheld": "no sandbox: the command runs with all your rights; {reason}",
+    "shell_unheld": "no sandbox: the command runs with all your permissions; {reason}",
     # -- tools: tasks, calculator, shell -----------------------------------------------------------
     "no_reply": "(the user gave no answer)",
     "nobody": "Nobody can be asked here. Decide yourself, and say in your answer what you assumed.",
@@ -556,6 +556,6 @@ MESSAGES = {
     "because": "because of {reason}",
     "no_message": "no message",
     "characters_left_out": "[... {count} characters left out ...]",
-    "project_notes": "Notes of the project and its people:",
+    "project_notes": "Notes from the project and its people:",
     "folder_notes": "What the person has noted about this folder:",
 }

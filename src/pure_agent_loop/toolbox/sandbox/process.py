@@ -32,7 +32,7 @@ REAPER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a command.
+    """How a command ended.
 
     Args:
         exit_code: 128 and more for a signal, as in a shell; None if this process killed the command.
@@ -67,8 +67,9 @@ async def run_process(
 ) -> Finished:
     """Run a program until it ends or times out, then end all its processes.
 
-    On Linux no process is left, even if it started a new session or this process is killed. On other systems
-    the process group of the command is killed. A cancellation is raised after all processes have ended.
+    On Linux no process is left, even one in a new session, and even if this process is killed. On other
+    systems the process group of the command is killed. A cancellation is raised after all processes have
+    ended.
 
     Args:
         command: Program and arguments; no shell in between.

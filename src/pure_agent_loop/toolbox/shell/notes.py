@@ -27,7 +27,7 @@ _NO_NETWORK = (
 
 
 def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -> str:
-    """Return the output line that shows a read-only command's failure for lack of rights; "" if none does.
+    """Return the output line that shows that a read-only command lacked permission; "" if none does.
 
     The exit code must report a failure, and the output must contain the kernel's error for a refused write.
     The exit code of a line of several commands is that of the last one; for such a line, output that ends

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MAX_TIMEOUT = 3_600.0
 TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to people
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
-# Extra time of the tool to end the processes of a command.
+# Extra time for the tool to end a command's processes.
 _EXTRA_SECONDS = 10.0
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
 # Skip this user's shell start files.
@@ -53,7 +53,7 @@ _PLAIN_BASH = ("--noprofile", "--norc")
 
 
 class EndedCommand(NamedTuple):
-    """The end of a command line, what it printed, and the result as a model reads it."""
+    """How a command line ended, what it printed, and the result as a model reads it."""
 
     end: CommandEnd
     output: str
@@ -152,8 +152,8 @@ class Shell:
     ) -> Permission | Coroutine[Any, Any, Permission] | None:
         """Decide about a call. The result None leaves the decision to the permission mode.
 
-        An unapproved command is tried in the sandbox, where it can change nothing. If the try succeeds, the
-        call is allowed as read-only; if it fails for lack of rights, a person is asked.
+        An unapproved command is tried in the sandbox, where it can change nothing. If the trial succeeds, the
+        call is allowed as read-only; if it fails for lack of permission, a person is asked.
 
         Args:
             args: The arguments of the call.
@@ -283,7 +283,7 @@ class Shell:
         return EndedCommand(_command_end(finished, read_only=read_only), finished.output, text)
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
-        """Return the result of a recent read-only try of this call, which need not be repeated."""
+        """Return the result of a recent read-only trial of this call, which need not be repeated."""
         tried, finished, when = self._tried.pop(call_id, ("", None, 0.0))
         return finished if tried == command and time.monotonic() - when < _FRESH_SECONDS else None
 
