@@ -312,7 +312,7 @@ MESSAGES = {
     "shell_no_parser": "没有安装解析器",
     "shell_invisible": "不可见字符 U+{code:04X}",
     "shell_model_says": "模型说它会改动东西；{reason}",
-    "shell_tried": "已在只读方式下试过，它需要更多：{said}",
+    "shell_tried": "已在只读方式下试过 {seconds:.0f} 秒，它需要更多；允许则会再运行一次：{said}",
     "shell_unheld": "这里没有沙箱：命令拥有你的全部权限；{reason}",
     # -- tools: tasks, calculator, shell -----------------------------------------------------------
     "no_reply": "（用户没有回答）",
@@ -348,6 +348,10 @@ MESSAGES = {
     "no_output": "（没有输出）",
     "timed_out": (
         "【{seconds:g} 秒后被结束：命令没有完成。请给更大的 timeout，或用做得更少且不需要输入的命令】"
+    ),
+    "over_memory": (
+        "【退出码 137：被杀死，因为它的进程合计使用的内存超过 {limit:.3g} GiB。请分成小部分来做；人可以用 "
+        "Limits(memory=...) 提高上限】"
     ),
     "left_processes": "【命令留下的后台进程已被结束：{count} 个】",
     "bytes_left_out": "\n【…… 省略了 {count:,} 字节 ……】\n",

@@ -348,7 +348,7 @@ MESSAGES = {
     "shell_no_parser": "no parser is installed",
     "shell_invisible": "the invisible character U+{code:04X}",
     "shell_model_says": "the model declared that it changes something; {reason}",
-    "shell_tried": "it was tried read-only and failed: {said}",
+    "shell_tried": "it was tried read-only for {seconds:.0f} s and failed; allowing it runs it again: {said}",
     "shell_unheld": "no sandbox: the command runs with all your permissions; {reason}",
     # -- tools: tasks, calculator, shell -----------------------------------------------------------
     "no_reply": "(the user gave no answer)",
@@ -391,6 +391,10 @@ MESSAGES = {
     "timed_out": (
         "[ended after {seconds:g} seconds: the command did not finish. Give a larger timeout, or a command "
         "that does less and needs no input]"
+    ),
+    "over_memory": (
+        "[exit code 137: killed, because its processes together used more than {limit:.3g} GiB of memory. Do "
+        "the work in smaller parts; a person can raise the limit: Limits(memory=...)]"
     ),
     "left_processes": "[background processes left by the command were ended: {count}]",
     "bytes_left_out": "\n[... {count:,} bytes left out ...]\n",

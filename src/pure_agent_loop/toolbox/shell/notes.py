@@ -83,6 +83,8 @@ def format_result(
     lines = [output]
     if finished.timed_out:
         lines.append(model_text("timed_out", seconds=seconds))
+    elif finished.over_memory:
+        lines.append(model_text("over_memory", limit=finished.over_memory / 1024**3))
     elif meaning:
         lines.append(model_text("exit_signal", code=code, meaning=model_text(meaning)))
     else:
