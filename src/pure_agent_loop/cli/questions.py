@@ -17,6 +17,7 @@ from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest, PermissionRules, Rule
+from pure_agent_loop.support.control import without_reports
 from pure_agent_loop.support.language import in_each_language, user_text
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.support.text import yes_or_no
@@ -119,7 +120,7 @@ class TerminalQuestions:
 
         self._output.question(question)
         try:
-            return getpass.getpass("").strip()
+            return without_reports(getpass.getpass("")).strip()
         except EOFError:
             return ""
         finally:
@@ -155,7 +156,7 @@ class TerminalQuestions:
             return None
         if data.endswith(b"\n"):
             self._output.typed_line()
-        return data.decode("utf-8", "replace") if data else None
+        return without_reports(data.decode("utf-8", "replace")) if data else None
 
 
 def read_reply(line: str | None) -> Permission:

@@ -152,7 +152,7 @@ MESSAGES = {
     # -- keys --------------------------------------------------------------------------------------
     "key_Enter": "sends; during a run: after this step",
     "key_Alt+Enter": "new line; during a run: sends when it is done",
-    "key_Ctrl-J": "new line; so is \\ and Enter",
+    "key_Ctrl-J": "new line; so are Shift+Enter, and \\ and Enter",
     "key_Esc, Ctrl-C": "stops the run, keeps its text; Ctrl-C twice exits",
     "key_Esc Esc": "on an empty line: lists steps to go back to",
     "key_Ctrl-D": "exits",
