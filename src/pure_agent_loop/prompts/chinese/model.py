@@ -458,6 +458,7 @@ MESSAGES = {
     "mcp_said": "它的输出：{text}",
     "mcp_wait": "它连续失败 {count} 次，{seconds:.0f} 秒后再启动。{why}",
     "mcp_lost": "调用期间与 MCP 服务器 '{server}' 的连接中断；不知道它做了什么。{why}",
+    "mcp_session_gone": "{hint}服务器已没有此会话；下一次调用会新建会话。",
     "mcp_failed": "无法使用 MCP 服务器 '{server}'。{why}",
     "mcp_refused": "MCP 服务器 '{server}' 拒绝：{error}",
     "mcp_prompt_takes": "{error} 其参数：{names}。",

@@ -523,6 +523,7 @@ MESSAGES = {
     "mcp_lost": (
         "The connection to the MCP server '{server}' was lost during the call; its effects are unknown. {why}"
     ),
+    "mcp_session_gone": "{hint} The server no longer has the session; the next call starts a new one.",
     "mcp_failed": "The MCP server '{server}' cannot be used. {why}",
     "mcp_refused": "The MCP server '{server}' rejected the request: {error}",
     "mcp_prompt_takes": "{error} The prompt's arguments: {names}.",
