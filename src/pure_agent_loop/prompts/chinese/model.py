@@ -198,6 +198,7 @@ MESSAGES = {
     "only_first": "【只显示前 {count} 个；请用更窄的模式】",
     "stopped": "{seconds:g} 秒后停止：请用更简单的模式或更窄的路径",
     "not_all_folders": "没有搜索全部文件夹：太多、太深或无法读取",
+    "links_left_out": "未跟随的链接（{count} 个）：{names}；要查看其内容，请在 path 中写出它",
     "no_match": "没有文件符合 {pattern!r}。",
     "into_folders": "'**/{pattern}' 也会查找子文件夹",
     "also_hidden": "hidden=true 也会查找以点开头的名称、node_modules 和 __pycache__",

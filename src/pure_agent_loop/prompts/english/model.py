@@ -229,6 +229,7 @@ MESSAGES = {
     "only_first": "[only the first {count} are shown; use a narrower pattern]",
     "stopped": "stopped after {seconds:g} seconds: use a simpler pattern or a narrower path",
     "not_all_folders": "not every folder was searched: too many, too deep, or not readable",
+    "links_left_out": "links not followed ({count}): {names}; to look behind one, name it in path",
     "no_match": "No file matches {pattern!r}.",
     "into_folders": "'**/{pattern}' also looks into folders",
     "also_hidden": "hidden=true also finds names that begin with a dot, node_modules and __pycache__",
