@@ -213,8 +213,9 @@ class MCPServer:
                     for text in used.left_out:
                         context.tell(f"{self.name}: {text}")
                 except ServerError as error:
-                    tell_person(error.message)
                     used.tools = used.tools or [self._connect_tool(error.message)]
+            if used.connection.failure:
+                context.tell(used.connection.failure)
             return used.tools or ()
 
     async def look(self) -> None:
@@ -352,15 +353,16 @@ class MCPServer:
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
         """Call a tool by its name on the server."""
-        return await self._call(name, **args)
+        return await self._call(name, False, **args)
 
-    async def _call(self, tool: str, /, **arguments: Any) -> Any:
+    async def _call(self, tool: str, is_repeatable: bool, /, **arguments: Any) -> Any:
         used, run = self._current_use, run_here()
         with used.requests.during(run):
             result = await used.connection.ask(
                 lambda client: client.call_tool(
                     tool, arguments, progress_callback=teller(run), meta=REQUEST_META.get()
-                )
+                ),
+                is_repeatable,
             )
         return value_of(result)
 

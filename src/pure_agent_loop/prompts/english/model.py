@@ -229,6 +229,7 @@ MESSAGES = {
     "only_first": "[only the first {count} are shown; use a narrower pattern]",
     "stopped": "stopped after {seconds:g} seconds: use a simpler pattern or a narrower path",
     "not_all_folders": "not every folder was searched: too many, too deep, or not readable",
+    "links_left_out": "links not followed ({count}): {names}; to look behind one, name it in path",
     "no_match": "No file matches {pattern!r}.",
     "into_folders": "'**/{pattern}' also looks into folders",
     "also_hidden": "hidden=true also finds names that begin with a dot, node_modules and __pycache__",
@@ -527,6 +528,7 @@ MESSAGES = {
     "mcp_lost": (
         "The connection to the MCP server '{server}' was lost during the call; its effects are unknown. {why}"
     ),
+    "mcp_session_gone": "{hint} The server no longer has the session; the next call starts a new one.",
     "mcp_failed": "The MCP server '{server}' cannot be used. {why}",
     "mcp_refused": "The MCP server '{server}' rejected the request: {error}",
     "mcp_prompt_takes": "{error} The prompt's arguments: {names}.",
