@@ -71,7 +71,7 @@ class Bubblewrap:
         self._nested = nested
         self.private_home = HOME if not root.is_relative_to(HOME) else f"{HOME}-private"
         # Commands cannot write the folders above these, even in a folder that is otherwise their own.
-        shown = map(Path, [root, *self._readable, *self._own, *self._shared])
+        shown = [root, *map(Path, (*self._readable, *self._own, *self._shared))]
         self._above = sorted({top for path in shown for top in _above(path)})
         self.temporary = self.private_home if "/tmp" in self._above else "/tmp"  # noqa: S108 - in the sandbox
 
