@@ -219,7 +219,7 @@ def keys_of_calls(messages):
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(messages, max_size=6))
-@example([{"role": "assistant", "content": [{"type": "text", "text": "Hm."}], "tool_calls": True}])
+@example([{"role": "assistant", "content": [{"type": "tool_use", "id": "a"}], "tool_calls": True}])
 def test_any_soup_becomes_valid_and_stays_so(soup):
     fixed, _ = repair_history(soup, LOST)
     assert check_history(to_wire(fixed), extra_keys={*EVERY_KEY, *keys_of_calls(fixed)}) == []
