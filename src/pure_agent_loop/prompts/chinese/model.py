@@ -364,6 +364,10 @@ MESSAGES = {
     "git_not_shown": "【此文件夹属于仓库 {path}，它是主目录一类的文件夹，从不可见】",
     "git_not_linked": "【{path} 指向 {other}，但后者没有指回它，因此不可见：可用 git worktree repair 修复】",
     "git_only_read": "【{path} 在这里只能读取，因为无法保护其中的钩子和配置】",
+    "git_unsigned": (
+        "【用户的 git 设置要求给提交签名，而密钥从不进入沙箱，因此没有提交。用户可以自己提交，或同意 "
+        "--no-gpg-sign】"
+    ),
     "restored": "【受保护的文件期间被改动，已恢复原样：{names}】",
     "ran_read_only": (
         "【没有人批准这条命令，因此它在所有文件只读、没有网络的情况下运行。如果它因此失败，请用 changes=true "

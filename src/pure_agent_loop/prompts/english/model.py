@@ -412,6 +412,10 @@ MESSAGES = {
         "[{path} points to {other}, which does not point back and stays hidden: git worktree repair]"
     ),
     "git_only_read": "[{path} is read-only here, because its hooks and configuration cannot be protected]",
+    "git_unsigned": (
+        "[The user's git settings sign commits, and the keys are never in the sandbox, so nothing was "
+        "committed. The user can commit, or agree to --no-gpg-sign]"
+    ),
     "restored": "[protected files changed during the command and were restored: {names}]",
     "ran_read_only": (
         "[no person approved this command, so it ran with all files read-only and without network. If it "

@@ -7,6 +7,7 @@
     project       what a workspace needs outside of it: git's folder, the top of its project
     system_files  the visible system files
     programs      other visible folders: the programs in the user's PATH
+    user_git      the user's git settings for a command
     variables     environment variables of a command
     launch        the protocol with a command's supervisor
     reaper        the supervisor without a PID namespace; a standalone program

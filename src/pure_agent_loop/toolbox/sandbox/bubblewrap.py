@@ -16,6 +16,7 @@ from pure_agent_loop.toolbox.sandbox.project import RUNS, outer_of
 from pure_agent_loop.toolbox.sandbox.protect import Protected, enforce_all
 from pure_agent_loop.toolbox.sandbox.roots import TEMPORARY, check_root, is_too_much, resolved_folders
 from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS, private_paths
+from pure_agent_loop.toolbox.sandbox.user_git import PLACE
 
 # ruff: noqa: PTH112 - pathlib raises if this user has no access; these functions do not
 
@@ -90,6 +91,11 @@ class Bubblewrap:
             # Read-only: /proc/sys belongs to root, so root could write there even without capabilities.
             *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
             *_fresh_folders(self.private_home),
+            *(
+                ["--ro-bind-try", f"{start.home}/{PLACE}", f"{self.private_home}/{PLACE}"]
+                if start.home
+                else []
+            ),
             *(word for path in self._above if path not in TEMPORARY for word in ("--tmpfs", path)),
             *(word for path in self._readable for word in ("--ro-bind", path, path)),
             *("--ro-bind" if start.read_only else "--bind", str(self._root), str(self._root)),
@@ -168,7 +174,7 @@ def _script(limits: Limits, input_path: str) -> str:
         f'"$@" <{input_path} 2>&1',
         "code=$?",
         "set -- /proc/[0-9]*",
-        "[ $# -gt 2 ] && sleep 0.1 && set -- /proc/[0-9]*",  # the last ones may be ending just now
+        "[ $# -gt 2 ] && sleep 0.3 && set -- /proc/[0-9]*",  # the last ones may be ending just now
         'echo "left $(($# - 2))" >&2',
         "exit $code",
     ]

@@ -45,7 +45,7 @@ class Start:
     """A command to be started.
 
     Args:
-        home: Private folder of this command, or "" if the sandbox has its own.
+        home: Private folder of this command. A sandbox with its own takes only git's settings from it.
         info_fd: Descriptor to which bubblewrap writes the id of the first process inside.
         limits: See `Limits`.
         filter_fd: Descriptor from which bubblewrap reads the system call filter.

@@ -19,7 +19,7 @@ from typing import Any
 
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 _KILL_SECONDS = 3.0  # time for processes that cannot be killed at once, such as those in a system call
-_ENDING_SECONDS = 0.1
+_ENDING_SECONDS = 0.3
 _NOT_FOUND, _NOT_STARTED = 127, 126
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 

@@ -17,7 +17,8 @@ _FIXED = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_EDITOR": "false",
+    "GIT_EDITOR": "true",  # accepts the text that git proposes
+    "GIT_SEQUENCE_EDITOR": "true",
     # A repository written by a file tool must not make git start programs.
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "core.fsmonitor",

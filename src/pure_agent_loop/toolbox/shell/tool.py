@@ -18,6 +18,7 @@ from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.outcome import CommandEnd, ToolOutcome
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import shorten
+from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -33,6 +34,7 @@ from pure_agent_loop.toolbox.sandbox.programs import (
     variables_for,
 )
 from pure_agent_loop.toolbox.sandbox.roots import check_workspace
+from pure_agent_loop.toolbox.sandbox.user_git import write_user_git
 from pure_agent_loop.toolbox.sandbox.variables import check_variables, clean_environment, still_variables
 from pure_agent_loop.toolbox.shell.live import LiveOutput
 from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, format_result, refused, wants_temporary
@@ -47,6 +49,7 @@ TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to peo
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
 # Extra time for the tool to end a command's processes.
 _EXTRA_SECONDS = 10.0
+_UNSIGNED = "failed to sign the data"  # git's error
 _TMP = "/tmp"  # noqa: S108 - compared
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
 # Skip this user's shell start files.
@@ -292,6 +295,8 @@ class Shell:
 
     def _beyond(self, command: str, finished: Finished) -> str:
         """Explain why git does not work here, if that may be why a command failed."""
+        if finished.exit_code and _UNSIGNED in finished.output:
+            return model_text("git_unsigned")
         words = dict(self.sandbox.beyond)
         return (
             model_text(words.pop("key"), **words) if words and finished.exit_code and "git" in command else ""
@@ -332,8 +337,10 @@ class Shell:
         read_only: bool,
         echo: Callable[[bytes], object] | None = None,
     ) -> Finished:
-        private = self.sandbox.private_home
-        with _home(private) as home:
+        with _home() as folder:
+            confined = self.sandbox.name != "none"
+            await in_thread(lambda: write_user_git(Path(folder), self._root, any_owner=confined))
+            home = self.sandbox.private_home or folder
             temporary = self.sandbox.temporary or home
             env = clean_environment(home, path=self._search_path, extra=self._env, temporary=temporary)
             if read_only:
@@ -347,7 +354,7 @@ class Shell:
                     max_output_bytes=self._max_output,
                     sandbox=self.sandbox,
                     limits=self._limits,
-                    home="" if private else home,
+                    home=folder,
                     read_only=read_only,
                     echo=echo,
                 )
@@ -373,11 +380,8 @@ def _bash() -> str:
 
 
 @contextmanager
-def _home(private: str) -> Iterator[str]:
-    """Yield a home folder for one command: the sandbox's own, or a new private one."""
-    if private:
-        yield private
-        return
+def _home() -> Iterator[str]:
+    """Yield a new private folder for one command."""
     folder = tempfile.mkdtemp(prefix="pal-shell-")
     try:
         yield folder

@@ -1,0 +1,83 @@
+"""The user's git settings for commands, whose home is another folder.
+
+Only settings that decide what a commit holds are handed over, and the user's aliases. A setting that names a
+program or may hold a secret is not among them. A filter program that the user requires, and a signature,
+therefore fail with git's own error: nothing is committed in another form.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from pure_agent_loop.support.child import child_environment, find_program
+
+PLACE = ".config/git"  # where git looks below the home
+_GIT_SECONDS, _MAX_BYTES = 5.0, 1_000_000
+_HANDED_OVER = re.compile(
+    r"(user|author|committer)\.(name|email|useconfigonly|signingkey)|(commit|tag)\.(gpgsign|cleanup)"
+    r"|core\.(autocrlf|eol|safecrlf|whitespace|commentchar|commentstring)|init\.defaultbranch|i18n\.\w+"
+    r"|(merge|pull|push|rebase|rerere)\.\w+|alias\.[\w-]+|filter\..+\.required",
+    re.I | re.S,
+)
+_FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
+
+
+def write_user_git(home: Path, root: Path, *, any_owner: bool) -> None:
+    """Write the user's git settings into the home of a command.
+
+    Args:
+        root: The workspace, for which git chooses the included files.
+        any_owner: Let git work in repositories of other users. Their settings may name programs.
+    """
+    place = home / PLACE
+    place.mkdir(parents=True)
+    settings = user_settings(root)
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "git")
+    named = {name: value for name, value in settings if value}
+    for key, name in _FILES.items():
+        file = Path(named.get(key, str(config / name))).expanduser()
+        with suppress(OSError):
+            if file.is_file() and file.stat().st_size <= _MAX_BYTES:
+                (place / name).write_bytes(file.read_bytes())
+    kept = [setting for setting in settings if _may_be_known(*setting)]
+    kept += [("safe.directory", "*")] if any_owner else []
+    (place / "config").write_text("".join(_lines(*setting) for setting in kept), "utf-8", "surrogateescape")
+    place.chmod(0o500)  # git reports that a command cannot change these settings
+
+
+def user_settings(root: Path) -> list[tuple[str, str | None]]:
+    """Return the user's own git settings in a folder as (key, value); None is a value that is left out."""
+    git = find_program("git")
+    if git is None:
+        return []
+    words = [git, "config", "--list", "--show-scope", "-z"]
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed arguments; this git command starts no program
+            words, cwd=root, env=child_environment(), capture_output=True, timeout=_GIT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    fields = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    pairs = zip(fields[::2], fields[1::2], strict=False)
+    settings = (setting.partition("\n") for scope, setting in pairs if scope == "global")
+    return [(key, value if mark else None) for key, mark, value in settings]
+
+
+def _may_be_known(key: str, value: str | None) -> bool:
+    names_a_program = key.startswith("alias.") and (value or "").lstrip().startswith("!")
+    return bool(_HANDED_OVER.fullmatch(key)) and not names_a_program and "://" not in (value or "")
+
+
+def _lines(key: str, value: str | None) -> str:
+    section, _, rest = key.partition(".")
+    middle, _, name = rest.rpartition(".")
+    title = f"[{section} {_quoted(middle)}]" if middle else f"[{section}]"
+    return f"{title}\n\t{name}\n" if value is None else f"{title}\n\t{name} = {_quoted(value)}\n"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
