@@ -306,3 +306,57 @@ def test_the_timeline_of_a_run_that_waited_shows_its_work(serve, visit):
     row = guest.page.locator(".requests summary").first
     expect(row).to_contain_text("in · ")
     expect(row).not_to_contain_text("0 cached")
+
+
+ARABIC = "مرحبا بالعالم"
+DIRECTIONS = """(words) => {
+    const found = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const node = walker.currentNode, element = node.parentElement;
+        if (!node.data.includes(words) || !element.checkVisibility()) continue;
+        const range = document.createRange();
+        range.setStart(node, node.data.indexOf(words));
+        range.setEnd(node, node.data.indexOf(words) + words.length);
+        const block = element.closest("pre, p, li, td, h1, h2, h3, .bubble, dd") ?? element;
+        const text = range.getBoundingClientRect(), box = block.getBoundingClientRect();
+        const isRight = box.right - text.right < text.left - box.left;
+        found.push([block.localName, isRight ? "right" : "left"]);
+    }
+    return found;
+}"""
+
+
+def sides(page, words):
+    return dict(page.evaluate(DIRECTIONS, words))
+
+
+def test_each_block_of_text_has_its_own_direction_and_code_is_left_to_right(serve, visit):
+    answer = f"{ARABIC} أ\n\n- {ARABIC} ب\n\n> {ARABIC} ت\n\nplain English\n\n```py\nx = '{ARABIC}'\n```\n"
+    guest = visit(serve([answer]))
+    field = guest.page.locator("#message")
+    field.fill(ARABIC)
+    assert field.evaluate("field => getComputedStyle(field).unicodeBidi") == "plaintext"
+    guest.say(ARABIC)
+    guest.wait(".end")
+    assert sides(guest.page, f"{ARABIC} أ")["p"] == "right"
+    assert sides(guest.page, f"{ARABIC} ب")["li"] == "right"
+    assert guest.page.locator(".prose ul").evaluate("list => getComputedStyle(list).direction") == "rtl"
+    assert sides(guest.page, f"{ARABIC} ت")["p"] == "right"
+    assert sides(guest.page, "plain English")["p"] == "left"
+    assert sides(guest.page, "x = ")["pre"] == "left"
+    code = guest.page.locator(".code code")
+    assert code.evaluate("code => getComputedStyle(code).direction") == "ltr"
+    document = guest.page.request.get(f"{guest.server.url}/api/sessions/{session_of(guest)}/export?form=html")
+    exported = guest.window()
+    exported.set_content(document.text())
+    assert sides(exported, f"{ARABIC} أ")["p"] == "right"
+    assert sides(exported, f"{ARABIC} ب")["li"] == "right"
+    assert sides(exported, "plain English")["p"] == "left"
+    assert sides(exported, "x = ")["pre"] == "left"
+    assert sides(exported, ARABIC)["h1"] == "right"
+    assert exported.locator("ul").evaluate("list => getComputedStyle(list).direction") == "rtl"
+
+
+def session_of(guest):
+    return guest.page.url.partition("#s=")[2]

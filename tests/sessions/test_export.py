@@ -229,7 +229,16 @@ class TestPlaces:
         records = [Record(r.id, r.parent, r.time, r.type, placed(r.data, text)) for r in places]
         page = Page(to_html(records))
         assert page.tags <= ELEMENTS | HEAD | {"ins"}
-        assert page.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class", "start"}
+        assert page.attributes <= {
+            "lang",
+            "charset",
+            "http-equiv",
+            "content",
+            "name",
+            "class",
+            "start",
+            "dir",
+        }
         assert page.stack == []
         check_markdown(to_markdown(records))
 

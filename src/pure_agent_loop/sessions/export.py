@@ -21,6 +21,7 @@ _FOLDED = ("result", "thinking", "notice")
 _MAX_TITLE = 80  # characters
 _MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
 _EDIT = {"path", "old_text", "new_text", "content"}
+_BLOCK = re.compile(r"<(ul|ol|blockquote|table)\b")  # blocks whose sides depend on the direction
 _HEAD = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -52,9 +53,13 @@ pre, code {{ font: .875rem/1.45 ui-monospace, "SF Mono", Menlo, Consolas, monosp
 p code, li code, td code {{ background: var(--sunk); padding: .1em .3em; border-radius: 6px; }}
 .task pre, .user pre {{ font: inherit; background: var(--tint); border-color: var(--tint); }}
 .failed > details > summary {{ color: var(--bad); }}
-blockquote {{ margin-left: 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }}
+blockquote {{ margin-inline: 0; padding-inline-start: 1rem; border-inline-start: 3px solid var(--line);
+  color: var(--dim); }}
+p, li, h1, h3, h4, h5, h6, th, td, .task pre, .user pre, .answer > pre, .thinking pre, .notice pre {{
+  unicode-bidi: plaintext; text-align: start; }}
+pre, code {{ direction: ltr; unicode-bidi: isolate; text-align: left; }}
 table {{ border-collapse: collapse; display: block; overflow-x: auto; }}
-th, td {{ border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; }}
+th, td {{ border: 1px solid var(--line); padding: .3rem .6rem; }}
 pre ins {{ color: var(--add); text-decoration: none; }}
 pre del {{ color: var(--bad); text-decoration: none; }}
 summary {{ cursor: pointer; }}
@@ -244,7 +249,7 @@ def _section(entry: Entry) -> str:
     language, text = _body(entry)
     body = f"<pre>{_coloured(text) if language == 'diff' else html.escape(text)}</pre>" if language else ""
     if entry.kind == "answer":
-        body = prose_to_html(entry.text)
+        body = _BLOCK.sub(r'<\1 dir="auto"', prose_to_html(entry.text))
     kind = f"{entry.kind} failed" if entry.failed else entry.kind
     if entry.kind in _FOLDED:
         return f'<section class="{kind}"><details><summary>{name}</summary>\n{body}</details></section>'

@@ -59,6 +59,7 @@ export class Blocks {
       if (this.raws[at] === token.raw) return;
       const block = document.createElement("div");
       block.className = "block";
+      block.dir = "auto"; // the side of list marks and quotes
       token.links = tokens.links;
       const list = [token];
       list.links = tokens.links;
@@ -117,6 +118,7 @@ export function codeBox(text, language, label = language) {
   const box = document.createElement("div"), head = document.createElement("div"), name = document.createElement("span");
   const copy = document.createElement("button"), pre = document.createElement("pre"), code = document.createElement("code");
   box.className = "code";
+  box.dir = "ltr";
   head.className = "code-head";
   name.textContent = label || "text";
   copy.type = "button";
