@@ -11,6 +11,7 @@ MESSAGES = {
     "stopping": "正在停止… 再按 Ctrl-C 退出。",
     "image_chip": "[文件 {number}：{name}]",
     "no_image": "剪贴板中没有此终端可取的图片。",
+    "more_files": "只搜索了前 {count} 个文件；请先输入文件夹，例如 src/",
     "no_editor": "此终端无法打开编辑器。请把任务写入文件并指定它：@task.md",
     "search": "查找：",
     "no_mcp": "没有 MCP 服务器。添加：pal mcp add 名称 -- 命令",
