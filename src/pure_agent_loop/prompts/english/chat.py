@@ -69,6 +69,9 @@ MESSAGES = {
     "new_session": "New session.",
     "new_session_after": "New session. The last one: /resume 1",
     "pick_session": "To resume one: /resume NUMBER. To look into it: /resume NUMBER?",
+    "added_elsewhere": "Added to this session elsewhere (/fork continues in a copy of your own):",
+    "deleted_elsewhere": "This session was deleted elsewhere. Nothing more is written to it; "
+    "what you send now begins a new session.",
     "forked": "Forked into a new session: {id}",
     "exported": "written: {path}",
     "exists": "{path} already exists.",
