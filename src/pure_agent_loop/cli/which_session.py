@@ -16,7 +16,13 @@ from pure_agent_loop.cli.options import PICK, CommandOptions
 from pure_agent_loop.cli.output import CommandOutput, counted, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.task import PipedAnswer
-from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
+from pure_agent_loop.errors import (
+    ConfigError,
+    SessionError,
+    SessionLockedError,
+    SessionNotFoundError,
+    SessionWriteError,
+)
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.sessions import (
@@ -74,6 +80,7 @@ class SessionTarget:
         self._is_last = is_last
         self._database = database
         self._history: QueryState | None = None
+        self._leave = ExitStack()
 
     @property
     def store(self) -> SessionStore | None:
@@ -118,6 +125,23 @@ class SessionTarget:
             self._engine.bring_notices(self.session_id, inbox, run.prompts)
         return run
 
+    def attend(self) -> bool:
+        """Show other processes that this one has the session open; return False if another one has it."""
+        self._leave.close()
+        if isinstance(self._store, JsonlStore) and self.session_id is not None:
+            try:
+                self._leave.callback(self._store.attend(self.session_id).release)
+            except SessionLockedError:
+                return False
+            except OSError:  # nothing can be recorded either
+                return True
+        return True
+
+    def stamp(self) -> object:
+        """Return a value that changes with each record; None if there is no session, or no stamp."""
+        stamp = getattr(self._store, "stamp", None)
+        return None if stamp is None or self.session_id is None else stamp(self.session_id)
+
     def forget(self) -> None:
         """Forget the history of unrecorded runs."""
         self._history = None
@@ -141,6 +165,7 @@ class SessionTarget:
 
     def close(self) -> None:
         """Close the connections."""
+        self._leave.close()
         if self._engine is not None:
             self._engine.close()
 
@@ -206,6 +231,8 @@ def place_for_run(
             is_last = options.continue_last or not named
             place = SessionTarget(chosen, store, None, workspace, named=named, is_last=is_last)
         undo.pop_all()
+        if not place.attend() and named:
+            output.info(user_text("cli.open_elsewhere", session=shlex.quote(chosen)))
         return place
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs import Choice
+from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.language import user_language, user_text
 from pure_agent_loop.support.terminal import knows_escapes, width_of
@@ -143,9 +144,29 @@ class Chat:
 
     def _show_story(self, story: Any) -> None:
         """Show the last task and the last answer."""
-        for kind, render in (("task", self.screen.user_input), ("answer", self.screen.markdown)):
-            for text in [entry.text for entry in story.entries if entry.kind == kind and entry.text][-1:]:
-                self._print(render(text))
+        for kind in ("task", "answer"):
+            self._show_entries([entry for entry in story.entries if entry.kind == kind and entry.text][-1:])
+
+    def _show_entries(self, entries: Iterable[Any]) -> None:
+        renders = {
+            "task": self.screen.user_input,
+            "user": self.screen.user_input,
+            "answer": self.screen.markdown,
+        }
+        for entry in entries:
+            if entry.kind in renders and entry.text:
+                self._print(renders[entry.kind](entry.text))
+
+    def _follow_session(self) -> bool:
+        """Show what others have added to the session; return False if they have deleted it."""
+        news = self.talk.news()
+        if news is None:
+            self.print_notice(user_text("chat.deleted_elsewhere"), "error", is_whole=True)
+            self.talk.move_to(None)
+        elif news:
+            self.print_notice(user_text("chat.added_elsewhere"), is_whole=True)
+            self._show_entries(news)
+        return news is not None
 
     def show_session(self) -> None:
         """Show the last task and answer of the current session."""
@@ -356,6 +377,8 @@ class Chat:
                 self._print(self.screen.still_working(time.time()))
                 if self.screen.is_due():
                     self.prompt.redraw()
+            elif isinstance(self.talk.place.store, JsonlStore):  # costs no query
+                self._follow_session()
 
     # -- work -------------------------------------------------------------------------------------------
 
@@ -415,6 +438,9 @@ class Chat:
             await self._converse(task, named="" if ":" in text.partition(" ")[0] else task)
 
     async def _converse(self, task: str | None, *, named: str = "") -> None:
+        if task is not None and not self._follow_session():
+            self.prompt.put(task)
+            return
         attached, self._attached = self._attached, []
         while True:
             if task is not None:

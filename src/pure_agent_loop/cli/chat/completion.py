@@ -6,22 +6,25 @@ import asyncio
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.cli.chat.custom import command_in
 from pure_agent_loop.cli.chat.styling import THEMES, one_line
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
+from pure_agent_loop.support.language import user_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.cli.chat.talk import ChatSession
 
-MAX_FILES, MAX_SHOWN, FRESH_SECONDS = 20_000, 50, 5.0
+MAX_FILES, WALK_SECONDS, FRESH_SECONDS = 200_000, 2.0, 5.0
+MAX_SHOWN, MAX_TIED = 50, 500
 ASK_SECONDS = 10.0  # time limit for an MCP server, which may have to start
 _AT = re.compile(r"(?:^|\s)@(\S*)$")
 _NEVER = (".git", "node_modules", ".venv", "__pycache__")
@@ -52,17 +55,22 @@ class InputCompletions:
 
     Args:
         commands: Function that returns the commands, without the slash.
+        max_files: Approximate limit of files to look at, for the list behind ``@``.
     """
 
-    def __init__(self, workspace: Path, commands: Known, arguments: Arguments) -> None:
+    def __init__(
+        self, workspace: Path, commands: Known, arguments: Arguments, max_files: int = MAX_FILES
+    ) -> None:
+        self._max_files = max_files
         self._workspace, self._commands, self._arguments = workspace, commands, arguments
         self._files: list[str] = []
+        self._is_whole = True
         self._looked = -FRESH_SECONDS
 
     def of(self, text: str) -> Iterator[Candidate]:
         """Yield candidates for the text before the cursor, best first."""
         if mention := _AT.search(text):
-            yield from _fitting(((path, "") for path in self._paths()), mention[1])
+            yield from self._mentioned(mention[1])
         elif text.startswith("/") and " " in text:
             command, _, typed = text[1:].partition(" ")
             yield from _fitting(self._arguments.of(command), typed)
@@ -83,11 +91,26 @@ class InputCompletions:
             return [Candidate(value, len(words[-1]), one_line(value, 60), "") for value in values if value]
         return []
 
-    def _paths(self) -> list[str]:
+    def _mentioned(self, typed: str) -> Iterator[Candidate]:
+        """Yield the files that match, in a large workspace also from the folder typed so far."""
+        base = typed[: typed.rfind("/") + 1]
         if time.monotonic() - self._looked > FRESH_SECONDS:
-            self._files = sorted(files_in(self._workspace), key=len)
+            self._files, self._is_whole = files_in(self._workspace, most=self._max_files)
             self._looked = time.monotonic()
-        return self._files
+        files, is_whole = self._files, self._is_whole
+        if base and not is_whole and ".." not in base and base[0] != "/":
+            nearer, is_whole = files_in(self._workspace, base, self._max_files)
+            is_whole = is_whole and bool(nearer)
+            files = list(dict.fromkeys([*nearer, *files]))
+        yield from _fitting(((path, "") for path in files), typed, self._age)
+        if not is_whole:
+            yield Candidate(typed, len(typed), "…", user_text("chat.more_files", count=len(files)))
+
+    def _age(self, path: str) -> tuple[int, float]:
+        """Order files of equally long paths: the one that changed last comes first."""
+        with suppress(OSError):
+            return len(path), -(self._workspace / path).stat().st_mtime
+        return len(path), 0.0
 
 
 class Arguments:
@@ -131,7 +154,7 @@ class Arguments:
         if command in ("fork", "diff", "rewind"):
             return map(str, sorted({entry.step for entry in self._talk.story().entries if entry.step}))
         if command == "export":
-            return (name for name in files_in(shared.workspace) if name.endswith((".md", ".html")))
+            return (name for name in files_in(shared.workspace)[0] if name.endswith((".md", ".html")))
         return _ARGUMENTS.get(command, ())
 
     def _known_models(self) -> list[str]:
@@ -143,10 +166,13 @@ class Arguments:
         return self._models
 
 
-def _fitting(known: Iterable[tuple[str, str]], typed: str) -> Iterator[Candidate]:
-    """Yield the matching names, best first; equally good ones stay in the given order."""
+def _fitting(
+    known: Iterable[tuple[str, str]], typed: str, tie: Callable[[str], Any] = lambda _: 0
+) -> Iterator[Candidate]:
+    """Yield the matching names, best first; equally good ones by `tie`, or in the given order."""
     rated = [(rating, name, about) for name, about in known if (rating := rate(typed, name)) is not None]
-    for _, name, about in sorted(rated, key=itemgetter(0))[:MAX_SHOWN]:
+    best = sorted(rated, key=itemgetter(0))[:MAX_TIED]
+    for _, name, about in sorted(best, key=lambda each: (each[0], tie(each[1])))[:MAX_SHOWN]:
         yield Candidate(name, len(typed), one_line(name, 60), one_line(about, 60))
 
 
@@ -161,17 +187,29 @@ def rate(typed: str, name: str) -> int | None:
     return 3 if all(letter in letters for letter in typed) else None
 
 
-def files_in(folder: Path) -> Iterator[str]:
-    """Yield the files of a folder that ``.gitignore`` does not exclude."""
-    pending: list[tuple[str, list[Rules]]] = [("", [])]
-    remaining = MAX_FILES
-    while pending:
-        base, rules = pending.pop()
+def files_in(folder: Path, base: str = "", most: int = MAX_FILES) -> tuple[list[str], bool]:
+    """Return the files that ``.gitignore`` does not exclude, shortest first, and False if there are too many.
+
+    Files of higher folders come first, so that a limit leaves out the deepest.
+
+    Args:
+        base: Folder to begin with, below `folder`; ends in a slash.
+        most: Approximate limit of entries to look at.
+    """
+    until, files, entries_seen = time.monotonic() + WALK_SECONDS, list[str](), 0
+    parts = base.split("/")[:-1]
+    outer = [
+        rules for size in range(len(parts)) for rules in _rules_of(folder, "/".join([*parts[:size], ""]))
+    ]
+    pending = deque([(base, outer)])
+    while pending and entries_seen < most and time.monotonic() < until:
+        base, rules = pending.popleft()
         rules = [*rules, *_rules_of(folder, base)]
         try:
             entries = sorted(os.scandir(folder / base), key=lambda entry: entry.name)
         except OSError:
             continue
+        entries_seen += len(entries)
         for entry in entries:
             path, is_folder = f"{base}{entry.name}", entry.is_dir(follow_symlinks=False)
             if entry.name in _NEVER or is_left_out(rules, path, is_folder=is_folder):
@@ -179,10 +217,8 @@ def files_in(folder: Path) -> Iterator[str]:
             if is_folder:
                 pending.append((f"{path}/", rules))
             elif path.isprintable() and " " not in path:
-                yield path
-            remaining -= 1
-            if remaining <= 0:
-                return
+                files.append(path)
+    return sorted(files, key=len), not pending
 
 
 def _rules_of(folder: Path, base: str) -> list[Rules]:

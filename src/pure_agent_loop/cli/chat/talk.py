@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.compaction import Compactor
     from pure_agent_loop.kernel.kit import Kit
     from pure_agent_loop.mcp import MCPServers
-    from pure_agent_loop.sessions.story import Story
+    from pure_agent_loop.sessions.story import Entry, Story
 
 MEMORY_CHARS = 4_000  # maximum characters of the notes in the system prompt
 
@@ -137,6 +137,7 @@ class ChatSession:
         self.begun = time.monotonic()
         self.compact_next: str | None = None  # what the summary must keep; None to not compact
         self.state: QueryState | None = None
+        self.mark()
         self._on_ask, self._notify = on_ask, notify
         self._token: CancelToken | None = None
         self._inbox = Inbox()
@@ -218,6 +219,7 @@ class ChatSession:
             self.usage.all = self.usage.task if self.usage.all is None else self.usage.all + self.usage.task
         finally:
             self._token = None
+            self.mark()
 
     def _agent(self) -> Agent:
         """Create an agent for each task, so that a changed mode, model or rule takes effect."""
@@ -290,6 +292,21 @@ class ChatSession:
         self.place.session_id = session_id or (new_session_id() if self.place.session_id else None)
         self.place.forget()
         self.usage, self.state = UsageTotals(), None
+        self.mark()
+        if not self.place.attend():
+            self._notify(user_text("cli.open_elsewhere", session=self.place.session_id))
+
+    def mark(self) -> None:
+        """Remember the session as it is now: this conversation has shown it."""
+        self._shown, self._shown_at = self.place.stamp(), time.time()
+
+    def news(self) -> Sequence[Entry] | None:
+        """Return what others have added since the last mark; None if they have deleted the session."""
+        stamp, before = self.place.stamp(), self._shown_at
+        if stamp == self._shown:
+            return ()
+        self.mark()
+        return None if stamp is None else [entry for entry in self.story().entries if entry.time > before]
 
     async def servers(self) -> MCPServers | None:
         """Start the MCP servers if needed and return them; they run until `close`."""

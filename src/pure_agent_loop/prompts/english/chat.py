@@ -11,6 +11,7 @@ MESSAGES = {
     "stopping": "Stopping… Ctrl-C again to quit.",
     "image_chip": "[file {number}: {name}]",
     "no_image": "The clipboard holds no image that this terminal can read.",
+    "more_files": "only the first {count} files were searched; type a folder, such as src/",
     "no_editor": "No editor can open in this terminal. Write the task in a file and name it: @task.md",
     "search": "search: ",
     "no_mcp": "No MCP servers are configured. To add one: pal mcp add NAME -- COMMAND",
@@ -68,6 +69,9 @@ MESSAGES = {
     "new_session": "New session.",
     "new_session_after": "New session. The last one: /resume 1",
     "pick_session": "To resume one: /resume NUMBER. To preview one: /resume NUMBER?",
+    "added_elsewhere": "Added to this session elsewhere (/fork continues in a copy of your own):",
+    "deleted_elsewhere": "This session was deleted elsewhere. Nothing more is written to it; "
+    "what you send now begins a new session.",
     "forked": "Forked into a new session: {id}",
     "exported": "written: {path}",
     "exists": "{path} already exists.",

@@ -58,6 +58,8 @@ MESSAGES = {
     "used_tokens": "{count} tokens, ",
     "used_cost": "cost {cost}, ",
     "resume_last": "to resume: pal -c",
+    "open_elsewhere": "Session {session} is open in another conversation too, which shows what you add here. "
+    "For a copy of your own: pal sessions fork {session}",
     "resume_session": "session {session}; to resume: pal run {option}",
     "not_recorded": "this run is not recorded: {error}",
     "no_session_to_resume": 'No session to resume. To start one: pal "your task"',

@@ -170,6 +170,20 @@ class JsonlStore:
             finally:
                 lock.release()
 
+    def attend(self, session_id: str) -> SessionLock:
+        """Show other processes that a conversation has the session open, until the lock is released.
+
+        The session can still be read and written by others.
+
+        Raises:
+            ConfigError: The id is invalid.
+            SessionLockedError: Another conversation has the session open.
+            OSError: The folder cannot be written.
+        """
+        path = self._file(check_session_name(session_id), ".open")
+        _make_folder(self.folder)
+        return take_lock(path, session_id)
+
     def repair(self, session_id: str) -> RepairReport:
         """Copy the complete records of a damaged session to a new session. The old file is not changed.
 
