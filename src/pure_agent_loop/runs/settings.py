@@ -392,6 +392,8 @@ class AgentConfig:
     """Audit log of its calls; None for none."""
     snapshots: Snapshots | None
     """Snapshots of its workspace; None for none."""
+    has_own_client: bool = False
+    """True if the agent was made with ``llm=``, so that no other model can be named for a run."""
 
 
 @dataclass(eq=False, repr=False)
