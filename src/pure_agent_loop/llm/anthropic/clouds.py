@@ -43,6 +43,7 @@ _SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this clie
 # Anthropic's error types, by the exceptions of a stream. Source: service model of ``bedrock-runtime``.
 _EXCEPTIONS = {
     "internalServerException": "api_error",
+    "modelErrorException": "api_error",
     "modelStreamErrorException": "api_error",
     "modelTimeoutException": "timeout_error",
     "serviceUnavailableException": "overloaded_error",
