@@ -104,6 +104,16 @@ def checked_url(url: str) -> str:
         raise ConfigError(
             f"base_url={shown_url(url)!r} is not a full URL. Use one such as 'http://127.0.0.1:11434/v1'."
         )
+    return without_endpoint(url)
+
+
+def without_endpoint(url: str) -> str:
+    """Return the URL of a server for a URL that people may have pasted with the path of an endpoint.
+
+    Raises:
+        ConfigError: The endpoint has parameters that would get lost.
+    """
+    parts = urllib.parse.urlsplit(url)
     path = _ENDPOINT.sub("", parts.path)
     if path == parts.path:
         return url
