@@ -330,6 +330,7 @@ class Agent(Runnable[Deps, Out]):
             on_ask=self._given["on_ask"],
             audit=kit.observers.audit,
             snapshots=kit.observers.snapshots,
+            has_own_client=self._builder.connect is None,
         )
 
     @overload

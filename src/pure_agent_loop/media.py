@@ -30,6 +30,16 @@ _FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 )
 
 
+# Media types by the first bytes, and the field with the data of each kind of part.
+_TYPES = (
+    *zip(
+        (begins for begins, _ in READERS), ("image/png", "image/jpeg", "image/gif", "image/webp"), strict=True
+    ),
+    *zip((begins for begins, _ in _FILES), ("application/pdf", "audio/wav", "audio/mp3"), strict=True),
+)
+_DATA_FIELDS = {"image_url": "url", "file": "file_data", "input_audio": "data"}
+
+
 def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
     """Convert media to parts of a message, in order.
 
@@ -74,7 +84,63 @@ def _fitted(item: MediaItem, number: int) -> Fitted:
     raise ConfigError(f"{name} must be a path, bytes, a data URL or a part; it is {item!r:.80}.")
 
 
+def by_bytes(part: Any) -> Any:
+    """Return a part of a message with the kind and the media type of its bytes.
+
+    A part of text, of unknown bytes, or with a right type, is returned unchanged.
+    """
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    inner = part.get(kind) if kind in _DATA_FIELDS else None
+    text = inner.get(_DATA_FIELDS[str(kind)]) if isinstance(inner, Mapping) else None
+    if not isinstance(inner, Mapping) or not isinstance(text, str):
+        return part
+    head, _, data = text.rpartition(",")
+    declared = f"audio/{inner.get('format')}" if kind == "input_audio" else head[5:].partition(";")[0].lower()
+    is_data = kind == "input_audio" or (head[:5].lower() == "data:" and head.lower().endswith(";base64"))
+    found = _type_of(data) if is_data and not declared.startswith("text/") else declared
+    if found in ("", declared):
+        return part
+    new_kind = {"image": "image_url", "audio": "input_audio"}.get(found.partition("/")[0], "file")
+    same = dict(inner) if new_kind == kind else {"filename": "document.pdf"} if new_kind == "file" else {}
+    if new_kind == "input_audio":
+        same |= {"data": data, "format": found[6:]}
+    else:
+        same[_DATA_FIELDS[new_kind]] = f"data:{found};base64,{data}"
+    rest = {name: value for name, value in part.items() if name not in ("type", kind)}
+    return {**rest, "type": new_kind, new_kind: same}
+
+
+def made_media(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the images and sounds that a model made, as parts, from the fields that its server added.
+
+    Args:
+        fields: An assistant message of a history, or the extra fields of a response.
+    """
+    urls = [
+        f"data:{inline.get('mimeType') or ''};base64,{inline.get('data') or ''}"
+        for part in fields.get("gemini_parts") or ()
+        if isinstance(inline := part.get("inlineData"), Mapping) and not part.get("thought")
+    ]
+    items = fields.get("response_items") or ()
+    made = [item for item in items if item.get("type") == "image_generation_call" and item.get("result")]
+    urls += [f"data:image/{item.get('output_format') or 'png'};base64,{item['result']}" for item in made]
+    images = fields.get("images")  # chat completions of gateways
+    parts = [part for part in images if isinstance(part, Mapping)] if isinstance(images, list) else []
+    parts += [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [by_bytes(dict(part)) for part in parts]
+
+
+def _type_of(data: str) -> str:
+    """Return the media type of base64, by its first bytes; empty if it is unknown."""
+    try:
+        start = base64.b64decode("".join(data[:64].split())[:32])
+    except (binascii.Error, ValueError):
+        return ""
+    return next((media_type for begins, media_type in _TYPES if begins(start)), "")
+
+
 def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
+    item = by_bytes(item)
     if item.get("type") == "text" and isinstance(item.get("text"), str):  # as returned by `media_parts`
         return {"type": "text", "text": item["text"]}
     if item.get("type") in ("file", "input_audio"):

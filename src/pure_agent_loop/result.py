@@ -10,6 +10,7 @@ from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType, ObservationEvent
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
+from pure_agent_loop.media import made_media
 from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
@@ -88,6 +89,12 @@ class AgentResult(Generic[Out_co]):
     def agent(self) -> str:
         """Name of the agent that the run was handed over to; empty for the initial agent."""
         return self.state.handed_to[-1] if self.state.handed_to else ""
+
+    @property
+    def media(self) -> list[dict[str, Any]]:
+        """Images and sounds of the final answer, as parts such as ``{"type": "image_url", ...}``."""
+        last = self.messages[-1] if self.messages else {}
+        return made_media(last) if last.get("role") == "assistant" else []
 
     @property
     def usage(self) -> TokenUsage:

@@ -48,6 +48,13 @@ def test_a_server_on_this_machine_needs_no_key():
     assert plan_model("m", "http://localhost:1234/v1", {}).api_key == LOCAL_KEY
 
 
+def test_endpoint_pasted_as_address_means_its_server():
+    assert plan_model("m", f"{HERE}/chat/completions", {}).base_url == HERE
+    assert (
+        plan_model("anthropic:m", "http://127.0.0.1:9/v1/messages/", {}).base_url == "http://127.0.0.1:9/v1"
+    )
+
+
 def test_a_key_for_openai_is_not_given_to_a_server_on_this_machine():
     assert plan_model("m", HERE, {"OPENAI_API_KEY": "k"}).api_key == LOCAL_KEY
     assert plan_model("m", None, {"PAL_BASE_URL": HERE, "OPENAI_API_KEY": "k"}).api_key == LOCAL_KEY

@@ -197,6 +197,28 @@ def test_a_judge_without_a_verdict_is_asked_once_more_and_in_the_agents_language
     assert "no verdict" in only(Dataset(["a"], [Judge("x", silent)]).run(agent())).error
 
 
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("**VERDICT:** PASS", True),
+        ("- Verdict: **FAIL**", False),
+        ("```\nVERDICT: PASS\n```", True),
+        ("## Verdict\n\nPass.", True),
+        ('{"verdict": "FAIL"}', False),
+        ("VERDICT：PASS", True),
+        ("VERDICT: PASS\nSo, VERDICT: PASS", True),
+        ("VERDICT: PASS\nVERDICT: FAIL", None),
+        ("VERDICT: PASS or FAIL", None),
+        ("Verdict: not PASS", None),
+        ("VERDICT: PASSABLE", None),
+    ],
+)
+def test_verdict_is_read_as_models_write_it_and_two_are_none(text, passes):
+    outcome = only(Dataset(["a"], [Judge("x", ScriptedLLM([text, text]))]).run(agent()))
+    assert outcome.scores == ({} if passes is None else {"judge": passes})
+    assert ("no verdict" in outcome.error) is (passes is None)
+
+
 def test_the_agents_own_model_judges_if_no_other_does():
     def both(messages, tools, options):
         return "VERDICT: PASS" if "Rule:" in str(messages[-1]["content"]) else "hi"

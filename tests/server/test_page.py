@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
+import pytest
 from playwright.sync_api import expect
 from tests.server.browser import Visit
 
@@ -283,7 +284,10 @@ def test_edit_fork_search_and_delete(serve, visit):
     expect(guest.page.locator(".sessions li")).to_have_count(count - 1)
 
 
-def test_an_image_goes_to_the_model(serve, visit):
+@pytest.mark.parametrize(
+    ("name", "declared"), [("pixel.png", "image/png"), ("pixel.jpg", "image/jpeg"), ("pixel", "")]
+)
+def test_an_image_goes_to_the_model_as_what_its_bytes_are(name, declared, serve, visit):
     seen = []
 
     def handler(request):
@@ -291,12 +295,13 @@ def test_an_image_goes_to_the_model(serve, visit):
         return "A pixel."
 
     guest = visit(serve(handler))
-    image = {"name": "pixel.png", "mimeType": "image/png", "buffer": PIXEL}
+    image = {"name": name, "mimeType": declared, "buffer": PIXEL}
     guest.page.set_input_files("#files", [image])
     guest.wait(".media img")
     guest.say("What is this?")
     guest.wait(".end")
     assert [part["type"] for part in seen[0]] == ["text", "image_url"]
+    assert seen[0][1]["image_url"]["url"].startswith("data:image/png;")
     guest.page.set_input_files(
         "#files", [{"name": "x.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}]
     )

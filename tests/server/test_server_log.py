@@ -14,6 +14,10 @@ import pytest
 from tests import forked
 from tests.durable.test_in_production import LINE, asked
 
+from pure_agent_loop import Agent, ConfigError
+from pure_agent_loop.server import create_app
+from pure_agent_loop.testing import ScriptedLLM
+
 AGENTS = """
 from pure_agent_loop import Agent
 agents = {"a": Agent(model="m", base_url="http://127.0.0.1:9/v1", api_key="x")}
@@ -103,6 +107,13 @@ def test_the_models_that_a_person_may_choose_are_options(served):
     headers = {"Authorization": f"Bearer {TOKEN}"}
     (agent,) = httpx2.get(f"{url}/api/agents", headers=headers, timeout=PATIENCE).json()["agents"]
     assert agent["models"] == ["m", "grand", "small"]
+
+
+def test_models_for_an_agent_with_its_own_client_are_refused_when_the_app_is_made(tmp_path):
+    agents = {"fixed": Agent(llm=ScriptedLLM([])), "free": Agent("m", base_url="http://127.0.0.1:9/v1")}
+    with pytest.raises(ConfigError, match=r"chosen for fixed, which was made with llm="):
+        create_app(agents, folder=tmp_path, models=["grand"])
+    create_app(agents["free"], folder=tmp_path, models=["grand"])
 
 
 def test_a_server_whose_database_is_gone_is_not_ready(served, tmp_path):

@@ -207,6 +207,24 @@ def test_certificates_are_checked_and_connections_kept(demanded, tmp_path: Path,
         gc.collect()  # complains of what was not closed, here and not in another test
 
 
+@pytest.mark.parametrize("has_file", [True, False])
+def test_certificates_of_a_folder_are_trusted_also_beside_a_file(demanded, has_file, tmp_path, monkeypatch):
+    context, trusted = certificate(tmp_path, "localhost")
+    (folder := tmp_path / "trusted").mkdir()
+    subject = subprocess.run(
+        ["openssl", "x509", "-hash", "-noout", "-in", trusted], capture_output=True, text=True, check=True
+    )
+    (folder / f"{subject.stdout.strip()}.0").write_bytes(Path(trusted).read_bytes())
+    _, other = certificate(tmp_path / "trusted", "elsewhere")
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+    if has_file:
+        monkeypatch.setenv("SSL_CERT_FILE", other)
+    else:
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with tls_server(context) as (url, _):
+        assert get_answer(client_of(url)).content == "hello"
+
+
 def test_a_redirect_keeps_the_request(demanded):
     moved = Status(307, headers=(("Location", "/v2/chat/completions"),))
     with ScriptedServer(

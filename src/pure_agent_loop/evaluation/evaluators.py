@@ -22,7 +22,12 @@ from pure_agent_loop.schema.build import JSONValidator
 from pure_agent_loop.support.language import model_text, notice, use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable
 
-_VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")
+# A verdict with the marks that models write around it; "PASS or FAIL" and "not PASS" are none.
+_VERDICT = re.compile(
+    r"[*_`#>\"' -]*(?<![a-z])verdict[\W_]{1,12}(pass|fail)(?:ed)?(?![a-z])"
+    r"(?!\W*(?:\bor\b)?\W*(?:pass|fail))[*_`\"'.]*",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -197,14 +202,19 @@ class Judge:
                 task += model_text("judge_expected", expected=as_text(trial.case.expected), mark=mark)
         judge = Agent(llm=self.llm or trial.agent.llm, system_prompt=system, temperature=0.0, prompts=words)
         result = (await judge.arun(task)).raise_for_error()
-        verdicts = _VERDICT.findall(result.content)
-        if not verdicts:
+        verdicts = _verdicts(result.content)
+        if len(verdicts) != 1:
             result = (await judge.arun(retry, messages=result.messages)).raise_for_error()
-            verdicts = _VERDICT.findall(result.content)
-        if not verdicts:
+            verdicts = _verdicts(result.content)
+        if len(verdicts) != 1:
             raise PureAgentLoopError(notice("library.no_verdict", content=result.content))
         why = _VERDICT.sub("", result.content).strip()
-        return {self.name: verdicts[-1] == "PASS", f"{self.name}_reason": why}
+        return {self.name: verdicts == {"PASS"}, f"{self.name}_reason": why}
+
+
+def _verdicts(text: str) -> set[str]:
+    """Return the different verdicts in a judge's answer; only a single one counts."""
+    return {verdict.upper() for verdict in _VERDICT.findall(text)}
 
 
 BY_NAME: dict[str, Any] = {

@@ -81,7 +81,7 @@ class AnswerDraft:
     def take(self, response: LLMResponse) -> None:
         """Add the response of the model."""
         is_cut = response.finish_reason == "length"
-        lacks_all = not response.content and not response.tool_calls
+        lacks_all = not (response.content or response.tool_calls or response.media)
         if is_cut and (lacks_all or any(call.invalid for call in response.tool_calls)):
             self.output_raised = True
         if response.tool_calls:  # text before a call is not part of the answer
@@ -100,7 +100,7 @@ class AnswerDraft:
         """
         if response.finish_reason in ("content_filter", OUTPUT_LIMIT):
             return str(response.finish_reason)
-        if not response.content:
+        if not response.content and not response.media:
             return self._after_empty()
         if response.finish_reason != "length":
             return COMPLETED
@@ -306,7 +306,7 @@ class QueryState:
             extra = response.extra if calls else None  # the text belongs to the calls
             rest = (response.usage, response.raw, response.reasoning_content, response.finish_reason)
             response = LLMResponse(response.content, calls, *rest, extra, response.origin)
-        if response.content or response.tool_calls:
+        if response.content or response.tool_calls or response.media:
             self.messages.append(assistant_message(response))
         self.pending = calls
         self.results, self.media, self.failed, self.permissions.rulings = {}, {}, [], {}

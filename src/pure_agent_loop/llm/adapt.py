@@ -22,7 +22,7 @@ from pure_agent_loop.llm.messages import (
     tool_message,
 )
 from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.media import MEDIA_KINDS
+from pure_agent_loop.media import MEDIA_KINDS, by_bytes
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Tools
@@ -52,6 +52,7 @@ def adapt_messages(  # noqa: C901 - one branch a setting
         adapted = _with_reasoning(messages, profile, origin)
     else:
         adapted = [message if META not in message else for_origin(message, origin) for message in messages]
+    adapted = [_by_bytes(message) for message in adapted]
     if profile.message_refuses:
         adapted = [without_extra(message, profile.message_refuses) for message in adapted]
     if profile.system_role:
@@ -104,6 +105,11 @@ def adapt_tools(tools: Tools, profile: Profile) -> list[JsonObject]:
 
 
 # -- messages -------------------------------------------------------------------------------------------
+
+
+def _by_bytes(message: Message) -> Message:
+    content = message.get("content")
+    return {**message, "content": list(map(by_bytes, content))} if isinstance(content, list) else message
 
 
 def _with_stand_ins(messages: Iterable[Message], fields: JsonFields) -> Iterator[Message]:

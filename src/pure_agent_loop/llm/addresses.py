@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import sys
 import urllib.parse
 from functools import lru_cache
@@ -11,6 +12,12 @@ from functools import lru_cache
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.secrets.redaction import shown_url
 
+# Endpoints that people paste with the URL of their server, and parameters that do not belong to the server.
+_ENDPOINT = re.compile(
+    r"/+(chat/completions|responses|messages(/count_tokens)?|model/[^/]+/[\w-]+|projects/.+:\w+"
+    r"|(?<=/v1/|eta/|pha/)models(/[^/]+)?)/*$"
+)
+_OWN_PARAMETERS = {"alt", "beta", "key"}
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -81,10 +88,10 @@ def proxy_for(url: str) -> str:
 
 
 def checked_url(url: str) -> str:
-    """Return the URL of a server, stripped.
+    """Return the URL of a server, stripped, also of an endpoint's path.
 
     Raises:
-        ConfigError: The value is not a full HTTP URL.
+        ConfigError: The value is not a full HTTP URL, or its endpoint has parameters that would get lost.
     """
     url = url.strip()
     try:
@@ -97,4 +104,23 @@ def checked_url(url: str) -> str:
         raise ConfigError(
             f"base_url={shown_url(url)!r} is not a full URL. Use one such as 'http://127.0.0.1:11434/v1'."
         )
-    return url
+    return without_endpoint(url)
+
+
+def without_endpoint(url: str) -> str:
+    """Return the URL of a server for a URL that people may have pasted with the path of an endpoint.
+
+    Raises:
+        ConfigError: The endpoint has parameters that would get lost.
+    """
+    parts = urllib.parse.urlsplit(url)
+    path = _ENDPOINT.sub("", parts.path)
+    if path == parts.path:
+        return url
+    lost = urllib.parse.parse_qs(parts.query).keys() - _OWN_PARAMETERS
+    if lost:
+        raise ConfigError(
+            f"base_url={shown_url(url)!r} is the URL of an endpoint, and its parameters are not sent: "
+            f"{', '.join(sorted(lost))}. Use the server's URL, and the request option extra_query=..."
+        )
+    return parts._replace(path=path, query="", fragment="").geturl()

@@ -226,15 +226,18 @@ class CallGatherer:
         """Return the calls, in order.
 
         Args:
-            cut_off: The finish reason if the response was cut off, else empty. A last call with incomplete or
-                missing arguments must not run then, because the model may not have finished writing them.
+            cut_off: The finish reason if the response was cut off, else empty. A last call with incomplete,
+                empty or missing arguments must not run then: the model may not have finished writing them.
         """
         calls: list[ToolCall] = []
         used: set[str] = set()
         best = self._best()
         for number, (call, parsed) in enumerate(best, 1):
             arguments, invalid = parsed
-            if cut_off and call.is_cut and (invalid or number == len(best)):
+            may_be_cut = call.is_cut or not (
+                arguments or invalid
+            )  # a server may write an empty object in their place
+            if cut_off and may_be_cut and (invalid or number == len(best)):
                 written = shorten(call.text, 200)
                 arguments, invalid = {}, model_text("cut_off", reason=cut_off, written=written)
             call_id = unique_id(clean_text(call.id) or f"call_{number}", used)

@@ -260,7 +260,7 @@ def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
         return "rate_limit"
     if status == 413:
         return "context_overflow"
-    if status in (408, 409, 425) or status >= 500:
+    if status in (408, 409, 424, 425) or status >= 500:
         return "overloaded"
     if "tool_use_failed" in words:  # Groq: the model wrote an invalid call; another attempt may be valid
         return "incomplete"

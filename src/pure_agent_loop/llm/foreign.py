@@ -229,7 +229,8 @@ def _kind(block: object, place: str) -> tuple[str, JsonFields]:
 
 
 def _text(block: JsonFields) -> Message:
-    return {"type": "text", "text": str(block.get("text") or "")}
+    mark = {"cache_control": block["cache_control"]} if block.get("cache_control") else {}
+    return {"type": "text", "text": str(block.get("text") or ""), **mark}
 
 
 def _first(block: JsonFields, names: Iterable[str]) -> Any:

@@ -147,6 +147,7 @@ class OriginFields(TypedDict, total=False):
     """Fields that a server added to a response; they are sent back only to this server."""
 
     content_blocks: list[JsonObject]  # Messages: all blocks of the response
+    server_handles: dict[str, str]  # Messages: ids of objects that the server holds
     blocks_after: str
     tools_at_start: list[JsonObject]
     tool_changes: list[JsonObject]

@@ -46,7 +46,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 META: Final = "meta"
 _META_KEYS = {"synthetic": bool, "reasoning": str, "origin": str, "failed": bool}
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,(.*)", re.S)
+_DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,(.*)", re.S | re.I)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 

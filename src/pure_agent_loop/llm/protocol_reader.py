@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.llm.wire import SSEDecoder, parse_json, web_page
+from pure_agent_loop.llm.wire import SSEDecoder, parse_json, split_array, web_page
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class ProtocolReader(ABC):
     def close(self) -> Iterator[Delta]:
         """Yield the last deltas at the end of the body. Raises the errors of `feed`."""
         if self.is_document:
-            yield from _guarded(self._whole, b"".join(self._document), "response")
+            *chunks, whole = split_array(b"".join(self._document))  # some send a stream as one array
+            yield from self._read(chunks)
+            yield from _guarded(self._whole, whole, "response")
             return
         yield from self._read(self._decoder.flush())
         if not self.is_done:

@@ -29,6 +29,7 @@ from pure_agent_loop.llm.values import (
     ToolCall,
     ToolCallDelta,
 )
+from pure_agent_loop.media import made_media
 from pure_agent_loop.support.text import clean_text
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
@@ -173,6 +174,11 @@ class LLMResponse:
     def has_tool_calls(self) -> bool:
         """True if the response holds at least one tool call."""
         return bool(self.tool_calls)
+
+    @property
+    def media(self) -> list[dict[str, Any]]:
+        """Images and sounds that the model made, as parts of a message."""
+        return made_media(self.extra) if self.extra else []
 
     @classmethod
     def from_openai(cls, response: object) -> LLMResponse:

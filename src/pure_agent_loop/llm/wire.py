@@ -101,6 +101,16 @@ def parse_json(payload: bytes) -> JsonFields:
     return value
 
 
+def split_array(payload: bytes) -> list[bytes]:
+    """Return the items of a JSON array as payloads; any other payload, and an empty array, as the only one.
+
+    Raises:
+        LLMError: The array is not valid JSON.
+    """
+    items = _parse(payload) if payload.lstrip()[:1] == b"[" else None
+    return [json.dumps(item).encode() for item in items] if items else [payload]
+
+
 def _parse(payload: bytes) -> Any:
     at = payload.find(b'"arguments"')
     may_double = at >= 0 and _OBJECT_ARGUMENTS.search(payload, at)

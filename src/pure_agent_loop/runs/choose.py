@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.addresses import is_loopback
+from pure_agent_loop.llm.addresses import is_loopback, without_endpoint
 from pure_agent_loop.llm.base import BaseLLMClient, StreamingClient, stream_of
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, NO_THINKING, Default, DefaultModel, Profile
@@ -297,7 +297,7 @@ def _check_url(url: SourcedValue) -> str:
         valid = False
     if not valid:
         raise ConfigError(notice("library.not_a_url", source=url.source, url=show_url(url.value)))
-    return url.value
+    return without_endpoint(url.value)
 
 
 def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:

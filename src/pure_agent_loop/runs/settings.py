@@ -391,7 +391,9 @@ class AgentConfig:
     audit: Auditor | None
     """Audit log of the agent's calls; None if there is none."""
     snapshots: Snapshots | None
-    """Snapshots of the agent's workspace; None if there are none."""
+    """Snapshots of its workspace; None for none."""
+    has_own_client: bool = False
+    """True if the agent was made with ``llm=``, so that no other model can be named for a run."""
 
 
 @dataclass(eq=False, repr=False)

@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import chain
@@ -90,6 +90,7 @@ def make_app(
 ) -> Starlette:
     """Build the application. See `create_app` for the arguments."""
     named = _named(agents, checked_in_run("deps", deps))
+    _check_models(named, settings.models)
     private = private_folder(data_folder() / "server" if folder is None else Path(folder).expanduser())
     owner_token = token or load_or_create_secret(private / "token", lambda: secrets.token_urlsafe(32))
     cookie_secret = load_or_create_secret(private / "secret", lambda: secrets.token_hex(32))
@@ -250,6 +251,13 @@ def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None)
         for agent in named.values():
             set_deps(agent, deps)
     return named
+
+
+def _check_models(named: Mapping[str, Agent], models: Sequence[str]) -> None:
+    """Reject a choice of models for an agent with a client of its own."""
+    fixed = [name for name, agent in named.items() if agent.config.has_own_client]
+    if models and fixed:
+        raise ConfigError(notice("library.server_fixed_model", agents=", ".join(fixed)))
 
 
 def _mcp(

@@ -373,6 +373,16 @@ DAMAGED = {
 }
 
 
+@pytest.mark.parametrize("name", ["modelErrorException", "ModelErrorException", "modelTimeoutException"])
+@in_a_loop
+async def test_exception_of_the_model_in_a_stream_may_pass(name):
+    headers = {":message-type": "exception", ":exception-type": name}
+    data = START + amazon_message(headers, b'{"message": "The model failed."}')
+    with server_of("bedrock", [Raw(data)]) as server, pytest.raises(LLMError) as raised:
+        await respond(client_of(server))
+    assert (raised.value.kind, raised.value.is_transient) == ("overloaded", True)
+
+
 @pytest.mark.parametrize("damage", DAMAGED)
 @in_a_loop
 async def test_a_damaged_stream_is_incomplete(damage):
@@ -400,6 +410,7 @@ def test_messages_of_another_kind_are_ignored():
         (status(404, "Could not resolve the foundation model"), "not_found"),
         (status(400, "prompt is too long: 210000 tokens"), "context_overflow"),
         (status(503, "The service is unavailable"), "overloaded"),
+        (status(424, "The model returned an error (ModelErrorException)"), "overloaded"),
         (deltas("It is ", ErrorChunk("Too many requests", None, "rate_limit_error")), "rate_limit"),
         (deltas("It is ", ErrorChunk("Boom", None, "api_error")), "overloaded"),
         (deltas("It is ", ErrorChunk("bad field", None, "invalid_request_error")), "bad_request"),

@@ -288,7 +288,7 @@ async def test_errors_have_their_kind(fault, kind):
 async def test_unreadable_events_end_the_response():
     class Garbage(ErrorChunk):
         async def play(self, out):
-            await out.event(b'{"type": "content_block_delta"}')
+            await out.event(b'{"type": "content_block_start", "content_block": {"type": 7}}')
             return False
 
     with MessagesServer([deltas("x", Garbage())]) as server, pytest.raises(LLMError, match="unreadable"):
@@ -451,10 +451,10 @@ async def test_a_broken_message_is_incomplete(name):
 
 
 @in_a_loop
-async def test_a_delta_of_no_block_is_an_error():
+async def test_arguments_without_their_call_are_an_error():
     class Lost(ErrorChunk):
         async def play(self, out):
-            delta = {"type": "text_delta", "text": "lost"}
+            delta = {"type": "input_json_delta", "partial_json": "{}"}
             await out.event(json.dumps({"type": "content_block_delta", "index": 9, "delta": delta}).encode())
             return True
 

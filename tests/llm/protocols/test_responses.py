@@ -377,8 +377,8 @@ def test_items_of_the_final_event_are_read():
         completed(None),
         completed("x"),
         completed({"type": "message", "content": "text"}),
-        completed({"type": "function_call", "name": "add"}),
-        {"type": "response.output_text.delta", "output_index": 7, "delta": "lost"},
+        completed({"type": "function_call", "call_id": ["c1"], "name": "add"}),
+        {"type": "response.output_text.delta", "output_index": 7, "delta": 7},
     ],
 )
 def test_unreadable_events_are_incomplete(event):

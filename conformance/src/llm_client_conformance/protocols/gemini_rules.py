@@ -47,7 +47,7 @@ def check_gemini_request(
     if not isinstance(body, Mapping):
         return ["the body is not a JSON object"]
     problems = [f"{name}: unknown name [G]" for name in body if name not in _TOP_LEVEL]
-    problems += [*_check_tools(body), *_check_config(body, model)]
+    problems += [*_check_tools(body, model), *_check_config(body, model)]
     contents = body.get("contents")
     if not isinstance(contents, list) or not contents:
         return [*problems, "contents: a list with contents is required [G]"]
@@ -55,14 +55,20 @@ def check_gemini_request(
     return [*problems, *_check_signatures(contents, model, issued)]
 
 
-def _check_tools(body: Mapping[str, Any]) -> Iterator[str]:
+def _check_tools(body: Mapping[str, Any], model: str) -> Iterator[str]:
     declared = [tool for group in body.get("tools") or () for tool in group.get("functionDeclarations") or ()]
     for number, tool in enumerate(declared):
         if not tool.get("name"):
             yield f"functionDeclarations[{number}].name: missing [G]"
         if "parameters" in tool and "parametersJsonSchema" in tool:
             yield f"functionDeclarations[{number}]: a schema in parameters and parametersJsonSchema [P]"
+    kinds = {name for group in body.get("tools") or () for name in group}
+    includes = (body.get("toolConfig") or {}).get("includeServerSideToolInvocations")
+    if declared and len(kinds) > 1 and is_gemini_3(model) and not includes:
+        yield "toolConfig: enable includeServerSideToolInvocations to use built-in tools with functions [R]"
     config = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
+    if includes and config.get("mode") == "AUTO":
+        yield "functionCallingConfig.mode: AUTO is not possible with includeServerSideToolInvocations [R]"
     allowed = config.get("allowedFunctionNames")
     if config.get("mode", "AUTO") not in ("AUTO", "ANY", "NONE", "VALIDATED"):
         yield f"functionCallingConfig.mode: {config['mode']!r} is invalid [G]"

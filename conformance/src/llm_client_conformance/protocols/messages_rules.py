@@ -41,6 +41,7 @@ _TOP_LEVEL = frozenset({
 _BETA_FIELDS = frozenset({
     "compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "thread",
 })  # fmt: skip
+_IMAGES = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _TOOLS_BETA = "inline-tools-2026-09-15"
@@ -315,10 +316,28 @@ class _RequestCheck:
                 self._add(f"{place}.id: at most 64 letters, digits, _ and - [A]")
             if not self._body.get("tools"):
                 self._add(f"{place}: requests with tool_use blocks must define tools [A]")
+        self._check_opaque(block, role, place)
         if kind == "tool_result" and role != "user":
             self._add(f"{place}: tool_result belongs into a user message [A]")
         if kind in ("tool_use", "thinking", "redacted_thinking") and role != "assistant":
             self._add(f"{place}: {kind} belongs into an assistant message [A]")
+
+    def _check_opaque(self, block: Mapping[str, Any], role: str, place: str) -> None:
+        """Check what the block refers to: a container, or the bytes of an image."""
+        called_by = str((block.get("caller") or {}).get("type"))
+        if called_by.startswith("code_execution") and not self._body.get("container"):
+            self._add(f"{place}: container_id is required for pending tool uses of code execution [S]")
+        source = block.get("source") or {}
+        found = _image_type(source.get("data")) if source.get("type") == "base64" else ""
+        if found and found != source.get("media_type"):
+            self._add(
+                f"{place}.source: media_type is {source.get('media_type')}, but the image is {found} [S]"
+            )
+        if block.get("type") == "tool_result":
+            for number, inner in enumerate(
+                block["content"] if isinstance(block.get("content"), list) else ()
+            ):
+                self._check_block(inner, role, f"{place}.content[{number}]")
 
     def _check_text(self, block: Mapping[str, Any], place: str) -> None:
         self._count_mark(block)
@@ -344,6 +363,11 @@ class _RequestCheck:
             drops = binding.get("prefix_mismatch_behavior") == "drop_block"
             if self._family.binds_thinking and not drops and known[1] != digest_of(self._body, number):
                 self._add(f"messages.{number}: thinking came after another system, tools or messages [A]")
+
+
+def _image_type(data: object) -> str:
+    """Return the media type of an image in base64, by its first letters; empty if it is another."""
+    return next((kind for start, kind in _IMAGES.items() if str(data).startswith(start)), "")
 
 
 def digest_of(body: Mapping[str, Any], end: int | None) -> str:

@@ -242,5 +242,37 @@ GEMINI_QUIRKS = rows(
         Expected(error="bad_request"),
         "text/html; charset=utf-8",
     ),
+    (
+        "gemini-null-fields",
+        "Gateways write null for every field that Google leaves out, also behind the end.",
+        _gemini(
+            _chunk(_said("It is ", thought=None, functionCall=None))
+            | {"promptFeedback": None, "error": None},
+            _chunk(_said("5."), reason="STOP", safetyRatings=None, finishMessage=None),
+            {"candidates": [{"content": None, "finishReason": None}], "usageMetadata": None},
+            {"candidates": None, "usageMetadata": _GEMINI_USAGE},
+        ),
+        FIVE_SAID,
+    ),
+    (
+        "gemini-array",
+        "The chunks of a stream in one JSON array: without `alt=sse`, and from some proxies always.",
+        json.dumps([_chunk(_said("It is ")), _chunk(_said("5.")), _LAST]).encode(),
+        FIVE_SAID,
+        JSON,
+    ),
+    (
+        "gemini-array-cut",
+        "The same array without its end.",
+        json.dumps([_chunk(_said("It is ")), _LAST]).encode()[:-20],
+        EARLY,
+        JSON,
+    ),
+    (
+        "gemini-call-to-be-continued",
+        "A call whose arguments have not all come (`willContinue`).",
+        _gemini(_chunk(_called({}, willContinue=True)), _LAST),
+        calls(("add", None), usage=TOKENS),
+    ),
     ("gemini-nothing", "An empty body with status 200.", b"", EARLY),
 )

@@ -345,6 +345,32 @@ MESSAGES_QUIRKS = rows(
         Expected(error="bad_request"),
         "text/html; charset=utf-8",
     ),
+    (
+        "messages-text-without-start",
+        "Deltas of a text that was neither started nor ended (gateways).",
+        _messages(
+            *(
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+                for piece in ("It is ", "5.")
+            )
+        ),
+        FIVE_SAID,
+    ),
+    (
+        "messages-null-fields",
+        "Gateways write null for fields that have no value, and leave out indexes.",
+        _messages(
+            {
+                "type": "content_block_start",
+                "content_block": {"type": "text", "text": None, "citations": None},
+            },
+            {"type": "content_block_delta", "index": None, "delta": {"type": "text_delta", "text": SAID}},
+            {"type": "content_block_delta", "delta": {"type": "citations_delta", "citation": None}},
+            {"type": "content_block_stop"},
+            {"type": "message_delta", "delta": None, "usage": None, "error": None},
+        ),
+        FIVE_SAID,
+    ),
     ("messages-nothing", "An empty body with status 200.", b"", EARLY),
     (
         "messages-529",

@@ -76,6 +76,8 @@ def _responses(*parts: Any, end: Any) -> bytes:
 
 _SAID_EVENTS = _item(_said_item(), "It is ", "5.")
 _SAID_END = _completed(_said_item())
+_COMMENT = {**_said_item("I add."), "phase": "commentary"}
+_FINAL = {**_said_item(number=1), "phase": "final_answer"}
 
 RESPONSES_QUIRKS = rows(
     "responses",
@@ -334,6 +336,68 @@ RESPONSES_QUIRKS = rows(
         PAGE,
         Expected(error="bad_request"),
         "text/html; charset=utf-8",
+    ),
+    (
+        "responses-text-unannounced",
+        "No `response.output_item.added`: the deltas name an item that was never begun.",
+        _responses(_SAID_EVENTS[1:], end=_SAID_END),
+        FIVE_SAID,
+    ),
+    (
+        "responses-text-unannounced-behind-reasoning",
+        "The same, and the last event lists reasoning before it, of which no event came.",
+        _responses(_SAID_EVENTS[1:-1], end=_completed(_REASONING, _said_item())),
+        text(SAID, reasoning="hm", usage=TOKENS),
+    ),
+    (
+        "responses-call-unannounced",
+        "The arguments of a call come before the call.",
+        _responses(_item(_call_item(), FIVE[:5], FIVE[5:])[1:], end=_completed(_call_item())),
+        CALLED_FIVE,
+    ),
+    (
+        "responses-call-announced-twice",
+        "The first event of a call is repeated, and the last one too.",
+        _responses(
+            _item(_call_item())[:1],
+            _item(_call_item(), FIVE),
+            _item(_call_item())[-1:],
+            end=_completed(_call_item()),
+        ),
+        CALLED_FIVE,
+    ),
+    (
+        "responses-call-not-finished",
+        "The limit cut a call off, whose arguments look complete: its own status says that it is not.",
+        _responses(
+            _item({**_call_item("{}"), "status": "incomplete"}, "{}"),
+            end=_completed(
+                {**_call_item("{}"), "status": "incomplete"},
+                status="incomplete",
+                incomplete_details={"reason": "max_output_tokens"},
+            ),
+        ),
+        Expected(calls=(("add", None),), finish_reason="length", usage=TOKENS),
+    ),
+    (
+        "responses-phases",
+        "A message of the phase `commentary` before the one of the phase `final_answer`.",
+        _responses(
+            _item(_COMMENT, "I add."),
+            _item(_FINAL, "It is ", "5.", index=1),
+            end=_completed(_COMMENT, _FINAL),
+        ),
+        text(SAID, reasoning="I add.", usage=TOKENS),
+    ),
+    (
+        "responses-phase-of-calls",
+        "A commentary before a call is the text of the answer.",
+        _responses(
+            _item(_COMMENT, "I add."),
+            _item(_call_item(number=1), FIVE, index=1),
+            end=_completed(_COMMENT, _call_item(number=1)),
+        ),
+        calls(ADD_FIVE, said="I add.", usage=TOKENS),
     ),
     ("responses-nothing", "An empty body with status 200.", b"", EARLY),
     (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for, refined
-from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter
+from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter, with_handles
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.histories import WrittenHistories
@@ -163,6 +163,7 @@ class AnthropicClient(ProtocolClient):
         options = _with_betas(options, request.betas)
         limit_is_ours = request.body["max_tokens"] == self.family.max_output
         blocks: list[JsonObject] = []
+        handles: JsonObject = {}
         spent: TokenUsage | None = None
         calls = 0
         # One exchange, and another one each time the server pauses.
@@ -172,6 +173,7 @@ class AnthropicClient(ProtocolClient):
                 async for delta in deltas:
                     yield delta
             blocks += reader.blocks
+            handles |= reader.handles
             calls = reader.calls
             if reader.stop_reason != "pause_turn":
                 break
@@ -182,13 +184,14 @@ class AnthropicClient(ProtocolClient):
                 break
             paused = {"role": "assistant", "content": content}
             messages_so_far = [*request.body["messages"], paused]
-            request = replace(request, body={**request.body, "messages": messages_so_far})
+            body = {**with_handles(request.body, handles), "messages": messages_so_far}
+            request = replace(request, body=body)
         else:
             raise LLMError(
                 f"The server paused its response {MAX_CONTINUATIONS} times without an end.", kind="incomplete"
             )
         # The last delta has the blocks and the tokens of all exchanges.
-        last = reader.last(blocks)
+        last = reader.last(blocks, handles)
         if limit_is_ours and last.finish_reason == "length":
             last = last._replace(finish_reason=OUTPUT_LIMIT)
         yield last._replace(usage=_sum(spent, last.usage))

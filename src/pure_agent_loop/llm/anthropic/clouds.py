@@ -43,6 +43,7 @@ _SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this clie
 # Anthropic's error type for each exception name in a stream. Source: service model of ``bedrock-runtime``.
 _EXCEPTIONS = {
     "internalServerException": "api_error",
+    "modelErrorException": "api_error",
     "modelStreamErrorException": "api_error",
     "modelTimeoutException": "timeout_error",
     "serviceUnavailableException": "overloaded_error",
@@ -373,8 +374,8 @@ def _payload_of(headers: JsonFields, payload: bytes) -> bytes:
         said = parse_json(payload).get("message")
     except (ValueError, AttributeError):
         said = None
-    said = said or headers.get(":error-message") or code
-    raise error_of({"error": {"type": _EXCEPTIONS.get(code, code), "message": f"{said} ({code})"}})
+    said, name = said or headers.get(":error-message") or code, code[:1].lower() + code[1:]
+    raise error_of({"error": {"type": _EXCEPTIONS.get(name, code), "message": f"{said} ({code})"}})
 
 
 class AmazonReader(MessagesReader):

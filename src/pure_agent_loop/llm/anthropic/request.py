@@ -31,13 +31,16 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.llm.values import get
-from pure_agent_loop.media import part_words
+from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
+HANDLES = (
+    "server_handles"  # ids of objects that the server holds, such as its container, by field of the request
+)
 PREFIX = "blocks_after"  # digest of everything before these blocks
 TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response in the history has them
 CHANGES = "tool_changes"  # changes to these tools in the request, sent as a system entry before the response
@@ -157,6 +160,7 @@ class RequestWriter:
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
+        body = with_handles(body, self._handles(history))
         # Thinking that is not valid in this history is omitted.
         thinking = body.get("thinking") or {}
         if turns.keeps_invalid and thinking.get("type") == "adaptive":
@@ -166,6 +170,11 @@ class RequestWriter:
             _fit_open_round(body)
         betas = (*options.get("betas", ()), *_betas(body, turns))
         return MessagesRequest(body, tuple(dict.fromkeys(betas)), kept, tuple(turns.left_out))
+
+    def _handles(self, history: Iterable[Message]) -> dict[str, str]:
+        """Return the newest ids of the objects that the server holds for a history."""
+        own = (m[HANDLES] for m in history if HANDLES in m and get(m.get(META), "origin") == self.origin)
+        return {name: handle for held in own for name, handle in held.items()}
 
     def _since_summary(self, history: list[Message]) -> list[Message]:
         """Return the history from the server's newest summary on, which replaces all messages before it."""
@@ -337,6 +346,14 @@ class RequestWriter:
             else ", and ask for the call in the prompt"
         )
         raise ConfigError(f"tool_choice={wanted!r}: {self.family.name} rejects a forced call. {way_out}.")
+
+
+def with_handles(body: JsonFields, handles: JsonFields) -> JsonObject:
+    """Return a body that names the objects that the server holds, unless the caller has named others."""
+    own = {
+        name: {"id": handles[name], **body[name]} for name in handles if isinstance(body.get(name), Mapping)
+    }
+    return {**handles, **body, **own}
 
 
 def _last_question(history: Sequence[Message]) -> int:
@@ -609,10 +626,16 @@ def _parts(content: Any) -> list[JsonObject]:
     """Return blocks for a content; blank texts are omitted, because the server rejects them."""
     if isinstance(content, str):
         return [_text(content)] if content.strip() else []
-    return [block for part in content or () for block in _block(part)]
+    return [{**block, **_mark_of(part)} for part in content or () for block in _block(part)]
+
+
+def _mark_of(part: JsonFields) -> JsonObject:
+    """Return the caller's own cache mark on a part or a tool; empty without one."""
+    return {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
 
 
 def _block(part: JsonFields) -> Iterator[JsonObject]:
+    part = by_bytes(part)
     kind = part["type"]
     if kind in ("text", "refusal"):
         if part[kind].strip():
@@ -658,6 +681,7 @@ def _tool(tool: JsonFields) -> JsonObject:
     written = {
         "name": function["name"],
         "input_schema": {"type": "object", **(function.get("parameters") or {})},
+        **_mark_of(tool),
     }
     if function.get("description"):
         written["description"] = function["description"]
@@ -759,7 +783,10 @@ def is_closed(schema: Any, above: tuple[str, ...] = (), root: Any = None) -> boo
 
 def _has_marks(body: JsonFields) -> bool:
     """Return True if the caller places cache marks."""
-    return "cache_control" in body or any("cache_control" in tool for tool in body.get("tools", ()))
+    turns = (block for turn in body["messages"] for block in turn["content"])
+    blocks = [*body.get("tools", ()), *body.get("system", ()), *turns]
+    inner = [part for block in blocks if isinstance(block.get("content"), list) for part in block["content"]]
+    return any("cache_control" in part for part in (body, *blocks, *inner))
 
 
 def _fit_open_round(body: JsonObject) -> None:

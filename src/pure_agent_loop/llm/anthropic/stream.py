@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES
+from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES, HANDLES
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
@@ -42,6 +42,7 @@ _REASONS = {
     "model_context_window_exceeded": OUTPUT_LIMIT,
 }
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
+_OPENED_BY = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking"}
 _PIECES = {"text": ("text",), "thinking": ("thinking", "signature")}
 _PLAIN_KEYS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
@@ -61,29 +62,35 @@ class MessagesReader(ProtocolReader):
         self.blocks: list[JsonObject] = []  # complete blocks, in order
         self.calls = calls
         self.usage: TokenUsage | None = None
+        self.handles: dict[str, str] = {}  # ids of objects that the server holds, by field: see `HANDLES`
         self._kept = dict(kept or {})
-        self._open: dict[int, _OpenBlock] = {}
+        self._open: dict[int | None, _OpenBlock] = {}
         self._counts: JsonObject = {}
         self._details: Any = None
 
     def _whole(self, message: JsonFields) -> Iterator[Delta]:
-        if message.get("type") == "error" or "error" in message:
+        if message.get("type") == "error" or message.get("error"):
             raise error_of(message)
-        if not isinstance(message.get("content"), list):
-            raise LLMError("The server's response is not a Messages API message.", kind="incomplete")
-        for number, block in enumerate(message["content"]):
+        content = message.get("content")
+        if content is None and message.get("type") == "message":
+            content = []
+        if not isinstance(content, list):
+            raise LLMError("The server's response is not a message of the Messages API.", kind="incomplete")
+        for number, block in enumerate(content):
             yield from self._begin(number, block)
             yield from self._end(number)
         self._count(message.get("usage"))
         self._stop(message)
+        self._take_handles(message)
         yield from _transformed(message)
         self._finish()
 
-    def last(self, blocks: list[JsonObject]) -> Delta:
+    def last(self, blocks: list[JsonObject], handles: JsonFields) -> Delta:
         """Return the delta that ends the response.
 
         Args:
             blocks: All blocks of the response, including its earlier parts.
+            handles: `handles` of all parts.
         """
         extra: JsonObject | None = None
         if self.stop_reason == "max_tokens":  # the server would reject a server tool without a result
@@ -92,6 +99,8 @@ class MessagesReader(ProtocolReader):
         is_plain = not any(set(block) - _PLAIN_KEYS.get(block["type"], set()) for block in blocks)
         if not is_plain or CHANGES in self._kept:
             extra = {BLOCKS: blocks, **self._kept}
+        if handles:
+            extra = {**(extra or {}), HANDLES: {**handles}}
         text = ""
         if self.stop_reason == "compaction":  # a summary, which other models can also read
             text = "".join(block.get("content") or "" for block in blocks if block["type"] == "compaction")
@@ -111,32 +120,40 @@ class MessagesReader(ProtocolReader):
 
     def _event(self, event: JsonFields) -> Iterator[Delta]:
         kind = event.get("type")
-        if kind == "content_block_delta":
-            yield from self._open[event["index"]].add(event["delta"])
-        elif kind == "content_block_start":
-            yield from self._begin(event["index"], event["content_block"])
+        index = event.get("index")
+        if index is None:
+            index = next(reversed(self._open), None)
+        if kind == "content_block_delta" and event.get("delta"):
+            if index not in self._open:  # some gateways leave out the start of a text
+                yield from self._begin(index, {"type": _OPENED_BY[event["delta"].get("type")]})
+            yield from self._open[index].add(event["delta"])
+        elif kind == "content_block_start" and event.get("content_block"):
+            yield from self._end(index)  # if the server did not
+            yield from self._begin(index, event["content_block"])
         elif kind == "content_block_stop":
-            yield from self._end(event["index"])
+            yield from self._end(index)
         elif kind == "message_start":
             message = event.get("message") or {}
             self._count(message.get("usage"))
+            self._take_handles(message)
             yield from _transformed(message)
         elif kind == "message_delta":
             self._count(event.get("usage"))
             self._stop(event.get("delta") or {})
+            self._take_handles(event.get("delta") or {})
             yield from _transformed(event)
         elif kind == "message_stop":
             self._finish()
-        elif kind == "error" or event.get("object") == "error" or (kind is None and "error" in event):
+        elif kind == "error" or event.get("object") == "error" or (kind is None and event.get("error")):
             raise error_of(event)
 
-    def _begin(self, index: int, content: JsonFields) -> Iterator[Delta]:
+    def _begin(self, index: int | None, content: JsonFields) -> Iterator[Delta]:
         is_call = checked_string(content["type"]) == "tool_use"
         self._open[index] = block = _OpenBlock(dict(content), self.calls if is_call else None)
         self.calls += is_call
         yield from block.begin()
 
-    def _end(self, index: int) -> Iterator[Delta]:
+    def _end(self, index: int | None) -> Iterator[Delta]:
         block = self._open.pop(index, None)
         if block is not None:
             yield from block.end()
@@ -148,7 +165,13 @@ class MessagesReader(ProtocolReader):
             self.stop_reason = delta["stop_reason"]
         self._details = delta.get("stop_details") or self._details
 
+    def _take_handles(self, message: JsonFields) -> None:
+        ids = {name: get(value, "id") for name, value in message.items() if isinstance(value, Mapping)}
+        self.handles |= {name: handle for name, handle in ids.items() if isinstance(handle, str)}
+
     def _finish(self) -> None:
+        for index in [n for n, block in self._open.items() if block.content["type"] == "text"]:
+            list(self._end(index))  # some gateways leave out the end of a text, which yields nothing
         if not self.stop_reason or self._open:
             raise LLMError(
                 "The model's response ended early: the server sent no stop reason.", kind="incomplete"
@@ -218,17 +241,20 @@ class _OpenBlock:
         """Add a delta of the block; yield the delta to display."""
         kind, content = delta.get("type"), self.content
         if kind == "text_delta":
-            self._pieces["text"].append(checked_string(delta["text"]))
-            yield Delta(delta["text"])
+            text = checked_string(delta.get("text") or "")
+            self._pieces["text"].append(text)
+            yield Delta(text)
         elif kind == "thinking_delta":
-            self._pieces["thinking"].append(checked_string(delta["thinking"]))
-            yield Delta(reasoning=delta["thinking"])
+            thinking = checked_string(delta.get("thinking") or "")
+            self._pieces["thinking"].append(thinking)
+            yield Delta(reasoning=thinking)
         elif kind == "signature_delta":
-            self._pieces["signature"].append(checked_string(delta["signature"]))
+            self._pieces["signature"].append(checked_string(delta.get("signature") or ""))
         elif kind == "citations_delta":
-            content["citations"] = [*(content.get("citations") or ()), delta["citation"]]
+            new = [delta["citation"]] if delta.get("citation") else []
+            content["citations"] = [*(content.get("citations") or ()), *new] or None
         elif kind == "input_json_delta":
-            piece = checked_string(delta["partial_json"])
+            piece = checked_string(delta.get("partial_json") or "")
             self._input.append(piece)
             if self._call is not None and piece:
                 yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=piece),))

@@ -20,7 +20,7 @@ from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, split_data_url, text_of
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
-from pure_agent_loop.media import part_words
+from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
@@ -174,8 +174,16 @@ class GeminiWriter:
                 body["systemInstruction"] = {"parts": system}
             if tools:
                 body["tools"] = _tools(tools)
-                config = {**_choice(options.get("tool_choice")), **(body.get("toolConfig") or {})}
-                if config and any("functionDeclarations" in tool for tool in body["tools"]):
+                kinds = {name for tool in body["tools"] for name in tool}
+                choice = options.get("tool_choice")
+                config = body.get("toolConfig") or {}
+                if (
+                    "functionDeclarations" in kinds and len(kinds) > 1 and model.is_3
+                ):  # tools of the server too
+                    config = {"includeServerSideToolInvocations": True, **config}
+                    choice = None if choice == "auto" else choice  # the default, VALIDATED, replaces AUTO
+                config = {**_choice(choice), **config}
+                if config and "functionDeclarations" in kinds:
                     body["toolConfig"] = config
         if not body.get("tools"):
             body.pop("toolConfig", None)
@@ -394,6 +402,7 @@ def _parts(content: Any) -> list[JsonObject]:
 
 
 def _part(part: JsonFields) -> Iterator[JsonObject]:
+    part = by_bytes(part)
     kind = part["type"]
     if kind in ("text", "refusal"):
         if part[kind].strip():

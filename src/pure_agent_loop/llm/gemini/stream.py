@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
+from pure_agent_loop.llm.calls import RejectedArguments
 from pure_agent_loop.llm.gemini.request import PARTS
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ _FAILED: dict[str, tuple[str, ErrorKind]] = {
     "MISSING_THOUGHT_SIGNATURE": ("The server rejected the history", "bad_request"),
     "PUP_LIMITED_DISABLED": ("The account is limited or disabled", "auth"),
 }
-_NO_REASON = "FINISH_REASON_UNSPECIFIED"
+_NO_REASONS = ("FINISH_REASON_UNSPECIFIED", "", None)
 _PLAIN = ({"text"}, {"text", "thought"}, {"functionCall"})
 
 
@@ -59,7 +61,7 @@ class GeminiReader(ProtocolReader):
         yield self._last()
 
     def _event(self, chunk: JsonFields) -> Iterator[Delta]:
-        if "error" in chunk:
+        if chunk.get("error"):
             from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 
             raise error_from_body(chunk["error"])
@@ -67,10 +69,10 @@ class GeminiReader(ProtocolReader):
         feedback = chunk.get("promptFeedback") or {}
         if feedback.get("blockReason"):
             self._blocked = feedback
-        for candidate in (chunk.get("candidates") or ())[:1]:
-            for part in (candidate.get("content") or {}).get("parts") or ():
-                yield from self._part(part)
-            if candidate.get("finishReason", _NO_REASON) != _NO_REASON:
+        for candidate in list(filter(None, chunk.get("candidates") or ()))[:1]:
+            for part in filter(None, (candidate.get("content") or {}).get("parts") or ()):
+                yield from self._part({name: value for name, value in part.items() if value is not None})
+            if candidate.get("finishReason") not in _NO_REASONS:
                 self._reason = candidate["finishReason"]
                 self._details = candidate.get("finishMessage") or _blocked_categories(candidate)
 
@@ -82,7 +84,10 @@ class GeminiReader(ProtocolReader):
         elif "functionCall" in part:
             call = part["functionCall"]
             number, self._calls = self._calls, self._calls + 1
-            delta = ToolCallDelta(number, call.get("id"), call["name"], call.get("args") or {})
+            arguments = call.get("args") or {}
+            if call.get("willContinue"):  # the rest comes in pieces, which this client does not request
+                arguments = RejectedArguments(model_text("cut_off", reason="willContinue", written=arguments))
+            delta = ToolCallDelta(number, call.get("id"), call["name"], arguments)
             yield Delta(tool_calls=(delta,))
 
     def _keep(self, part: JsonFields) -> None:
@@ -126,7 +131,7 @@ def _with_details(what: str, reason: str, details: object) -> str:
 def _blocked_categories(rated: JsonFields) -> str:
     """Return the categories of harm that blocked a prompt or a response."""
     ratings = rated.get("safetyRatings") or ()
-    return ", ".join(str(rating.get("category")) for rating in ratings if rating.get("blocked"))
+    return ", ".join(str(rating.get("category")) for rating in ratings if get(rating, "blocked"))
 
 
 def _usage(usage: object) -> TokenUsage | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator
@@ -54,7 +55,12 @@ def tls_for(scheme: str) -> ssl.SSLContext:
     Loading the system's certificates takes a sixth of the first task's time. Without TLS, the context has no
     certificates and rejects every server.
     """
-    return library.create_ssl_context() if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if scheme != "https":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = library.create_ssl_context()
+    if folder := os.environ.get("SSL_CERT_DIR"):  # the library ignores it if SSL_CERT_FILE is set
+        context.load_verify_locations(capath=folder)
+    return context
 
 
 class StackedTransport(library.AsyncBaseTransport):

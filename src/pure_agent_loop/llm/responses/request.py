@@ -20,7 +20,7 @@ from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, plain_text, text_of
 from pure_agent_loop.llm.options import OptionNames
 from pure_agent_loop.llm.profiles import Default
-from pure_agent_loop.media import part_words
+from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ HELD = "response_digest"  # field of an assistant message: digest of the stored 
 TOOLS = "response_tools"  # field of an assistant message: first tools of the request it answers
 CALL_TYPE = "response_type"  # field of a call: type of its item, if not a function call
 OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
+COMMENTARY = "commentary"  # phase of a message before the answer
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
 _OPTIONS = OptionNames(
     "OpenAI's Responses API",
@@ -432,7 +433,7 @@ def _kept(message: Message, calls: list[JsonObject], has_stored: bool) -> list[J
     """
     items: list[JsonObject] = message[ITEMS]
     try:
-        text = "".join(text_of_item(item) for item in items)
+        text = answer_of(items)
     except (KeyError, TypeError, AttributeError):  # a damaged record
         return None
     if text.strip() != plain_text(message.get("content")).strip():
@@ -473,7 +474,22 @@ def text_of_item(item: JsonFields) -> str:
     """Return the text of a message item, refusals included; empty for other items."""
     if item.get("type") != "message":
         return ""
-    return "".join(part.get("text") or part.get("refusal") or "" for part in item.get("content") or ())
+    parts = filter(None, item.get("content") or ())
+    return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
+
+
+def answer_of(items: Iterable[JsonFields]) -> str:
+    """Return the text that a response answers with: commentary only if no other text comes before a call."""
+    text, comments, may_comment = "", "", True
+    for item in items:
+        said = text_of_item(item)
+        if item.get("type") in _CALLS and may_comment:
+            text, may_comment = text if text.strip() else comments, False
+        elif said and may_comment and item.get("phase") == COMMENTARY:
+            comments = f"{comments}\n\n{said}" if comments else said
+        else:
+            text += said
+    return text if text.strip() or not may_comment else comments
 
 
 def _parts(content: Any) -> list[JsonObject]:
@@ -483,6 +499,7 @@ def _parts(content: Any) -> list[JsonObject]:
 
 
 def _part(part: JsonFields) -> JsonObject:
+    part = by_bytes(part)
     kind = part["type"]
     if kind == "text":
         return {"type": "input_text", "text": part["text"]}

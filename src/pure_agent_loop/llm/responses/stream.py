@@ -1,8 +1,8 @@
 """Responses of the Responses protocol, decoded from bytes to deltas. Pure: no I/O.
 
-Unknown events and items are kept or ignored, and are never an error. If the final form of an item differs
-from its deltas, the final form is used.
-Source of the event grammar: the types of the ``openai`` package 3.57.0 and the streaming guide.
+Unknown events and items are kept or ignored, never an error. Items may come without their first event,
+without an index, or only at the end. If the final form of an item differs from its deltas, the final form is
+used. Source of the event grammar: the types of the ``openai`` package 3.57.0 and the streaming guide.
 """
 
 from __future__ import annotations
@@ -13,20 +13,25 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError
+from pure_agent_loop.llm.calls import RejectedArguments
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.responses.request import (
     CALL_TYPE,
+    COMMENTARY,
     HELD,
     ITEMS,
     RESPONSE_ID,
     TOOLS,
     ServerHistory,
     add_to_digest,
+    answer_of,
     text_of_item,
     text_parameter,
 )
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
 from pure_agent_loop.llm.wire import parse_json
+from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
@@ -46,6 +51,7 @@ _KINDS: dict[str, ErrorKind] = {
     **dict.fromkeys(_BAD, "bad_request"),
 }
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
+_WHOLE_TEXTS = ("response.output_text.done", "response.refusal.done")  # for servers without deltas
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 _NO_ITEM = -1  # output index of deltas without one
@@ -57,6 +63,8 @@ _PLAIN = {
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _CALL_DELTAS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 _RUNNING = ("queued", "in_progress")
+# Types of the items that each kind of streamed pieces belongs to.
+_STREAMED = {"text": ("message",), "thought": ("reasoning",), "arguments": tuple(_CALLS)}
 
 
 class ResponsesReader(ProtocolReader):
@@ -82,7 +90,13 @@ class ResponsesReader(ProtocolReader):
         self._items: dict[int, JsonObject] = {}  # complete items, by output index
         self._open: dict[int, dict[str, list[str]]] = {}  # streamed pieces of incomplete items
         self._calls: dict[int, int] = {}  # number of each call, by output index
-        self._indexes: dict[Any, int] = {}  # indexes of items whose events have no output index
+        self._indexes: dict[
+            Any, int
+        ] = {}  # indexes of items by their ids, for events without an output index
+        self._phases: dict[int, Any] = {}  # phase of each announced item
+        self._comments: list[str] = []  # commentary until it is known what follows
+        self._commented = _NO_ITEM  # index of the newest commentary
+        self._has_answer = False  # text that is not commentary has come
         self._custom: dict[int, str] = {}  # parameter of each call of a custom tool, by output index
 
     def read_whole(self, response: object) -> Iterator[Delta]:
@@ -112,48 +126,89 @@ class ResponsesReader(ProtocolReader):
         kind = event.get("type")
         if kind == "response.created":
             self._begin(event.get("response") or {})
-        elif kind in _TEXTS:
-            self._streamed(event)["text"].append(checked_string(event["delta"]))
-            yield Delta(event["delta"])
+        elif kind in _TEXTS or kind in _WHOLE_TEXTS:
+            yield from self._text(event, is_whole=kind in _WHOLE_TEXTS)
         elif kind in _CALL_DELTAS:
-            yield self._arguments(self._index(event), event["delta"])
+            yield from self._arguments(self._index(event), checked_string(event.get("delta") or ""))
         elif kind in _THOUGHTS:
-            self._streamed(event)["thought"].append(checked_string(event["delta"]))
-            yield Delta(reasoning=event["delta"])
+            thought = checked_string(event.get("delta") or "")
+            self._streamed(self._index(event))["thought"].append(thought)
+            yield Delta(reasoning=thought)
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
             yield Delta(reasoning="\n\n")
-        elif kind == "response.output_item.added":
+        elif kind == "response.output_item.added" and event.get("item"):
             yield from self._added(self._index(event), event["item"])
-        elif kind == "response.output_item.done":
+        elif kind == "response.output_item.done" and event.get("item"):
             yield from self._complete(self._index(event), event["item"])
         elif kind in _ENDS:
-            yield from self._end(event["response"])
-        elif kind == "error" or (kind is None and "error" in event):
+            response = event.get("response") or {}
+            yield from self._end({**response, "status": response.get("status") or kind.rpartition(".")[2]})
+        elif kind == "error" or (kind is None and event.get("error")):
             raise error_of(event.get("error") or event)
 
-    def _index(self, event: JsonFields) -> int:
-        """Return the output index of an event; llama.cpp only names the item."""
-        if "output_index" in event:
-            return int(event["output_index"])
-        item = event.get("item") or {}
-        name = event.get("item_id") or item.get("id") or item.get("call_id")
-        return self._indexes.setdefault(name, len(self._indexes)) if name else _NO_ITEM
+    def _index(self, event: JsonFields, otherwise: int | None = None) -> int:
+        """Return the output index of an event; some servers only name the item, or leave both out.
 
-    def _streamed(self, event: JsonFields) -> dict[str, list[str]]:
-        """Return the streamed pieces of an event's item; some gateways neither announce nor name items."""
+        Args:
+            otherwise: Index of an unknown item; None for a new one.
+        """
+        index, item = event.get("output_index"), event.get("item") or {}
+        names = [name for name in (event.get("item_id"), item.get("id"), item.get("call_id")) if name]
+        if index is None:
+            known = (self._indexes[name] for name in names if name in self._indexes)
+            index = next(known, self._new_index() if otherwise is None and names else otherwise)
+        index = _NO_ITEM if index is None else int(index)
+        self._indexes.update(dict.fromkeys(names, index))
+        return index
+
+    def _new_index(self) -> int:
+        return max((_NO_ITEM, *self._indexes.values(), *self._items, *self._open)) + 1
+
+    def _streamed(self, index: int) -> dict[str, list[str]]:
+        """Return the streamed pieces of an item; some gateways neither announce nor name items."""
+        known = self._open if index not in self._items else {}
+        return known.setdefault(index, _nothing_streamed())
+
+    def _text(self, event: JsonFields, *, is_whole: bool) -> Iterator[Delta]:
         index = self._index(event)
-        return self._open[index] if index != _NO_ITEM else self._open.setdefault(index, _nothing_streamed())
+        pieces = self._streamed(index)["text"]
+        text = event.get("delta") or event.get("text") or event.get("refusal") or ""
+        if index not in self._items and not (is_whole and pieces):
+            pieces.append(checked_string(text))
+            yield from self._say(index, text)
+
+    def _say(self, index: int, text: str) -> Iterator[Delta]:
+        """Yield text of the answer; hold back commentary, which is the answer only if no other text comes."""
+        if self._phases.get(index) == COMMENTARY and not self._calls:
+            is_next = self._comments and index != self._commented
+            self._comments += ["\n\n", text] if is_next else [text]
+            self._commented = index
+            return
+        self._has_answer = self._has_answer or bool(text.strip())
+        if self._has_answer:
+            yield from self._release()
+        yield Delta(text)
+
+    def _release(self) -> Iterator[Delta]:
+        """Yield the commentary: as reasoning if there is an answer, else as text."""
+        comments, self._comments = "".join(self._comments), []
+        if comments:
+            yield Delta(reasoning=comments) if self._has_answer else Delta(comments)
 
     def _added(self, index: int, item: JsonFields) -> Iterator[Delta]:
-        self._open[index] = _nothing_streamed()
-        if item.get("type") in _CALLS:
+        streamed, is_call = self._streamed(index), item.get("type") in _CALLS
+        self._phases[index] = item.get("phase")
+        if is_call and item.get("name") and index not in self._calls:
+            yield from self._release()
             self._calls[index] = number = len(self._calls)
-            call_id, name = checked_string(item["call_id"]), checked_string(item["name"])
-            begun = extra = None
+            call_id = checked_string(item.get("call_id") or item.get("id") or "")
+            name = checked_string(item["name"])
+            begun, extra = "", None
             if item["type"] == "custom_tool_call":
                 self._custom[index] = self._parameter(name)
                 begun, extra = f'{{{json.dumps(self._custom[index])}: "', {CALL_TYPE: item["type"]}
-            yield Delta(tool_calls=(ToolCallDelta(number, call_id, name, begun, extra),))
+            begun += self._escaped(index, "".join(streamed["arguments"]))  # those that came before
+            yield Delta(tool_calls=(ToolCallDelta(number, call_id, name, begun or None, extra),))
 
     def _parameter(self, name: str) -> str:
         """Return the parameter that gets the text of a custom tool."""
@@ -163,9 +218,14 @@ class ResponsesReader(ProtocolReader):
                     return text_parameter(tool["function"])
         return "input"
 
-    def _arguments(self, index: int, piece: str) -> Delta:
-        self._open[index]["arguments"].append(checked_string(piece))
-        return self._piece(index, json.dumps(piece)[1:-1] if index in self._custom else piece)
+    def _arguments(self, index: int, piece: str) -> Iterator[Delta]:
+        self._streamed(index)["arguments"].append(piece)
+        if index in self._calls and index not in self._items:  # else they are complete in the item itself
+            yield self._piece(index, self._escaped(index, piece))
+
+    def _escaped(self, index: int, piece: str) -> str:
+        """Return a piece of arguments as JSON text, also for a custom tool."""
+        return json.dumps(piece)[1:-1] if index in self._custom else piece
 
     def _piece(self, index: int, arguments: object) -> Delta:
         return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=arguments),))
@@ -174,21 +234,24 @@ class ResponsesReader(ProtocolReader):
         """Store a complete item; yield the parts that its deltas lacked."""
         if index in self._items:  # repeated
             return
-        if index not in self._open:
-            yield from self._added(index, item)
+        yield from self._added(index, item)
         streamed = {name: "".join(pieces) for name, pieces in self._open.pop(index).items()}
         loose = self._open.get(_NO_ITEM, {})
         self._items[index] = dict(item)
         kind = item.get("type")
+        if kind in _CALLS and index not in self._calls:
+            raise LLMError("The server sent a call without a name.", kind="incomplete")
         if kind in _CALLS:
-            yield from self._rest(index, streamed["arguments"], item.get(_CALLS[kind]) or "")
+            yield from self._rest(
+                index, streamed["arguments"], item.get(_CALLS[kind]) or streamed["arguments"]
+            )
         elif kind == "message" and not loose.get("text"):
             text = text_of_item(item)
             if text.startswith(streamed["text"]) and (rest := text[len(streamed["text"]) :]):
-                yield Delta(rest)
+                yield from self._say(index, rest)
         elif kind == "reasoning" and not (streamed["thought"] or loose.get("thought")):
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
-            if thought := "\n\n".join(part["text"] for part in parts):
+            if thought := "\n\n".join(part["text"] for part in parts if part.get("text")):
                 yield Delta(reasoning=thought)
 
     def _rest(self, index: int, streamed: str, final: str) -> Iterator[Delta]:
@@ -210,13 +273,23 @@ class ResponsesReader(ProtocolReader):
         if status in ("failed", "cancelled") or response.get("error"):
             raise error_of(response.get("error") or {"message": f"The response has status {status!r}."})
         if status in _RUNNING:
-            raise LLMError("The server stopped sending a response that still runs.", kind="incomplete")
-        for index, item in enumerate(response.get("output") or ()):
-            yield from self._complete(index, item)  # items that no event has completed
+            raise LLMError("The server ended a response that it still runs.", kind="incomplete")
+        places: dict[int, int] = {}
+        for place, item in enumerate(response.get("output") or ()):
+            index = self._index({"item": item}, place)
+            if index in places or not self._fits(index, item):
+                index = self._new_index()
+            places[index] = place
+            yield from self._complete(index, item)  # unless an event has completed it
+        yield from self._release()
+        yield from self._unfinished(is_cut=status == "incomplete")
+        if not self._calls and any(pieces["arguments"] for pieces in self._open.values()):
+            raise LLMError("The server sent the arguments of a call without the call.", kind="incomplete")
         reason = "tool_calls" if self._calls else "stop"
         if status == "incomplete":
             reason = _REASONS.get(str(get(response.get("incomplete_details"), "reason")), "length")
-        items = [self._items[index] for index in sorted(self._items)]
+        self._items = {n: self._items[n] for n in sorted(self._items, key=lambda n: places.get(n, n))}
+        items = list(self._items.values())
         self.is_done = True
         is_known = self._open.keys() <= {_NO_ITEM}  # items that are still open are not in the list
         extra: JsonObject = {ITEMS: items} if is_known and not all(map(_is_plain, items)) else {}
@@ -228,17 +301,31 @@ class ResponsesReader(ProtocolReader):
             extra |= {RESPONSE_ID: str(response["id"]), HELD: digest.hexdigest()}
         yield Delta(finish_reason=reason, usage=_usage(response.get("usage")), extra=extra or None)
 
+    def _fits(self, index: int, item: JsonFields) -> bool:
+        """Return True if the streamed pieces with an index can be those of an item."""
+        streamed = self._open.get(index, {})
+        return all(item.get("type") in _STREAMED[name] for name, pieces in streamed.items() if pieces)
+
+    def _unfinished(self, *, is_cut: bool) -> Iterator[Delta]:
+        """Reject the calls that the model has not finished, whatever their arguments are."""
+        for index in self._calls:
+            item = self._items.get(index)
+            status = "in_progress" if item is None else item.get("status")
+            if status == "incomplete" or (is_cut and status == "in_progress"):
+                written = shorten(str((item or {}).get("arguments") or ""), 200)
+                reason = model_text("cut_off", reason="incomplete", written=written)
+                yield self._piece(index, RejectedArguments(reason))
+
     def _message(self) -> JsonObject:
         """Return the message that the history has for the response."""
-        calls, text = [], ""
-        for index, item in sorted(self._items.items()):
-            text += text_of_item(item)
+        calls = []
+        for index, item in self._items.items():
             if item.get("type") in _CALLS:
                 custom = {self._custom.get(index, ""): item.get("input") or ""}
                 arguments = json.dumps(custom) if index in self._custom else item.get("arguments") or "{}"
-                function = {"name": item["name"], "arguments": arguments}
-                calls.append({"id": item["call_id"], "function": function})
-        return {"role": "assistant", "content": text, "tool_calls": calls}
+                function = {"name": item.get("name"), "arguments": arguments}
+                calls.append({"id": item.get("call_id") or "", "function": function})
+        return {"role": "assistant", "content": answer_of(self._items.values()), "tool_calls": calls}
 
 
 def _nothing_streamed() -> dict[str, list[str]]:

@@ -267,6 +267,9 @@ MESSAGES = {
     "above_zero": "{name}={value!r:.40} 必须是大于 0 的数。",
     "server_model": "model：此处不能选择 {model!r:.80}。可选：{choice}。",
     "server_models": "models={models!r:.80} 必须是由非空文本组成的模型名称列表。",
+    "server_fixed_model": (
+        "models：无法为 {agents} 选择模型，因为它是用 llm=... 创建的。请改用 model=... 创建，或去掉 models。"
+    ),
     "server_verdict": "'always' 和 'similar' 只能与 verdict 'allow' 一起使用。",
     "server_starters": "starters={starters!r:.80} 必须是由非空文本组成的任务列表。",
     "server_suspended": "此会话有一个运行已挂起：请回答它的提问，或停止它。",

@@ -300,6 +300,10 @@ MESSAGES = {
     "above_zero": "{name}={value!r:.40} must be a number above 0.",
     "server_model": "model: {model!r:.80} may not be chosen here. Possible: {choice}.",
     "server_models": "models={models!r:.80} must be names of models as non-blank text.",
+    "server_fixed_model": (
+        "models: no model can be chosen for {agents}, which was made with llm=... . Make it with model=..., "
+        "or leave models out."
+    ),
     "server_verdict": "'always' and 'similar' need the verdict 'allow'.",
     "server_starters": "starters={starters!r:.80} must be tasks as non-blank text.",
     "server_suspended": "A run of this session is suspended: answer or stop it.",

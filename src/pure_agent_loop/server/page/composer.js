@@ -8,6 +8,16 @@ import { t } from "./words.js";
 const KINDS = /^(image\/(png|jpeg|gif|webp)|application\/pdf|audio\/(wav|x-wav|mpeg|mp3))$/;
 const MAX_BYTES = 5 * 1024 * 1024, MAX_TEXT = 200_000;
 
+const FORMS = [
+  [/^\x89PNG\r\n/, "image/png"], [/^\xff\xd8\xff/, "image/jpeg"], [/^GIF8[79]a/, "image/gif"], [/^RIFF[^]{4}WEBP/, "image/webp"],
+  [/^%PDF-/, "application/pdf"], [/^RIFF[^]{4}WAVE/, "audio/wav"], [/^(ID3|\xff[\xfb\xf3\xf2])/, "audio/mpeg"]];
+
+// The media type of a file by its first bytes, else as the browser declares it by the file's name.
+async function typeOf(file) {
+  const head = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
+  return FORMS.find(([begins]) => begins.test(head))?.[1] ?? file.type;
+}
+
 // The text of a file of any name; null if it is not text in UTF-8.
 async function textOf(file) {
   try {
@@ -54,15 +64,15 @@ export function Composer() {
   const setText = (value) => { show(value); keep(place, value); };
   const add = async (list) => {
     for (const file of list) {
-      const isMedia = KINDS.test(file.type);
+      const type = await typeOf(file), isMedia = KINDS.test(type);
       if (file.size > (isMedia ? MAX_BYTES : MAX_TEXT)) { store.problem.value = t("tooBig", { name: file.name, most: isMedia ? "5 MB" : "200 kB" }); continue; }
       if (!isMedia) {
-        const content = file.type.startsWith("image/") ? null : await textOf(file);
+        const content = type.startsWith("image/") ? null : await textOf(file);
         if (content === null) store.problem.value = t("wrongKind", { name: file.name });
         else setMedia((before) => [...before, { name: file.name, content }]);
         continue;
       }
-      const url = await new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(file); });
+      const url = await new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(new Blob([file], { type })); });
       setMedia((before) => [...before, { name: file.name, url }]);
     }
   };
