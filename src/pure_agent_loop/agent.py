@@ -305,7 +305,7 @@ class Agent(Runnable[Deps, Out]):
                 folder=None if results_folder is None else Path(results_folder),
             ),
             timeouts=Timeouts(first_byte_timeout, idle_timeout, tool_timeout),
-            redactor=redactor_for(redact, llm, options),
+            redactor=redactor_for(redact, (llm, self.tools, self.handoffs, subagents, compaction), options),
             tool_retries=ToolRetries(checked_number("tool_attempts", tool_attempts) or 1, tool_retry_delay),
             lead=lead,
             lead_each_step=system_prompt_per == "step",

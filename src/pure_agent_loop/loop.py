@@ -28,7 +28,7 @@ from pure_agent_loop.runs.settings import (
     with_server_tools_of,
 )
 from pure_agent_loop.support.language import Language
-from pure_agent_loop.support.secrets.redaction import redactor_for
+from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 DEFAULT_MAX_STEPS = 15
@@ -122,9 +122,7 @@ class ReactLoop:
             limits, retry = limits or base.limits, retry or base.retry
         else:
             check_client(chosen)
-            base = Kit(
-                client=chosen, prompts=prompts_for(), redactor=redactor_for(True, chosen, llm_kwargs or {})
-            )
+            base = Kit(client=chosen, prompts=prompts_for(), redactor=Redactor())
         check_fields("llm_kwargs", llm_kwargs or {})
         limits = limits or LoopLimits()
         if limits.max_turns is None:
@@ -142,12 +140,14 @@ class ReactLoop:
             policy = PermissionPolicy(permission_mode, policy.rules)
         self._session_id = session_id
         self._last: LoopRun | None = None
+        options = with_server_tools_of(tools, {**base.options, **(llm_kwargs or {})}, base.client)
         self._kit = replace(
             base,
             tools=tools,
             limits=limits,
             retry=retry if enable_retry else replace(retry, max_retries=0),
-            options=with_server_tools_of(tools, {**base.options, **(llm_kwargs or {})}, base.client),
+            options=options,
+            redactor=redactor_for(base.redactor or False, (base.client, tools), options),
             compactor=Ladder(),
             emit_reasoning=emit_reasoning_events,
             after_tools=after_tools,
@@ -185,7 +185,7 @@ class ReactLoop:
         if system_prompt is DEFAULT_SYSTEM_PROMPT:
             system_prompt = self._kit.prompts.system_prompt
         run_input = RunInput(task, messages, system_prompt)
-        kit = self._kit.replace(redactor=self._kit.redactor and self._kit.redactor.as_of_now())
+        kit = self._kit.replace(redactor=self._kit.redactor and self._kit.redactor.for_run())
         if self._session_id is None:
             state, kit = begin(kit, run_input)
         else:

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from tests.helpers import NO_WAIT
 
-from pure_agent_loop import Agent, LoopLimits, TokenUsage, tool
+from pure_agent_loop import Agent, Fallback, Hooks, LLMError, LoopLimits, RetryConfig, TokenUsage, tool
 from pure_agent_loop.budget import Price
+from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.cost import GROUPS, Total, day_of, expenses_of, totals_by
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.subagents import AgentDefinition, SubagentManager
-from pure_agent_loop.testing import ScriptedLLM, answer, call
+from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, deltas
 from pure_agent_loop.tool import ToolOutcome
 
 USAGE = TokenUsage(1000, 500, 1500)
@@ -139,3 +140,48 @@ def test_a_damaged_session_is_passed_over(tmp_path):
     agent_for(store, costing("one")).run("x", session_id="a")
     (tmp_path / "b.jsonl").write_bytes(b"\xff\n")
     assert total(store).requests == 1
+
+
+AWAY = LLMError("away", kind="overloaded", status=503)
+CUT = deltas("half ", Delta(usage=TokenUsage(100, 10, 110)), LLMError("gone", kind="connection"))
+SERVED = {
+    "the second": ({"big": [AWAY], "small": costing("a")}, {"small": 1}),
+    "two for one answer": ({"big": [CUT], "small": costing("a")}, {"big": 1, "small": 1}),
+    "three": ({"big": [CUT], "mid": [CUT], "small": costing("a")}, {"big": 1, "mid": 1, "small": 1}),
+    "back": (
+        {"big": [CUT, *costing("b")], "small": costing(call("look"))},
+        {"big": 2, "small": 1},
+    ),
+    "the first broke off and failed": ({"big": [CUT], "small": [AWAY]}, {"big": 1}),
+}
+
+
+@pytest.mark.parametrize("way", SERVED)
+def test_a_cost_belongs_to_the_model_that_served(way, store):
+    scripts, wanted = SERVED[way]
+    prices = {"big": Price(100, 100), "mid": Price(10, 10), "small": Price(1, 1)}
+    clients, clock = [], FakeClock()
+    for name, script in scripts.items():
+        clients.append(ScriptedLLM(script, strict=False))
+        clients[-1].model = name
+    limits = LoopLimits(max_tokens=None, prices=prices, max_cost_per_day=9)
+
+    def later(tool, args, result, context):
+        clock.advance(1)
+
+    agent = Agent(
+        llm=Fallback(clients, clock=clock, cooldown=0.001),
+        tools=[look],
+        limits=limits,
+        sessions=store,
+        retry=RetryConfig(max_retries=0),
+        hooks=Hooks(after_tool=later),
+    )
+    result = agent.run("x", session_id="s")
+    totals = totals_by("model", expenses_of(store))
+    assert {name: sums.requests for name, sums in totals.items()} == wanted
+    for name, sums in totals.items():
+        assert sums.cost == pytest.approx(sums.tokens * prices[name].input / 1e6)
+    assert sum(sums.cost for sums in totals.values()) == pytest.approx(result.cost)
+    limits = replace(limits, max_cost_per_day=result.cost)
+    assert agent.clone(limits=limits).run("y", session_id="s").stop_reason == "budget"

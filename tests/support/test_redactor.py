@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for, shown_url
+from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, redactor_for, shown_url
 
 VALUE = 'Zq7+/x"9-Lk&<2 v_é'
 LETTERS = "aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW1xY2zA4bC5"
@@ -399,3 +399,14 @@ def test_the_end_of_a_line_is_not_held_back(text):
 def test_text_around_a_broken_secret_is_kept():
     redactor = Redactor(["7h3-s3cret-value"], env={}, shapes=False)
     assert redactor.redact("'7h3-s3cret\n-value'\n\n  next\n") == "'[secret removed]'\n\n  next\n"
+
+
+def test_secrets_of_one_name_are_all_removed():
+    given = {"api_key": "k-one-12345678", "default_headers": {"api_key": "k-two-12345678"}}
+    given["default_query"], given["base_url"] = (
+        {"api_key": "k-three-1234567"},
+        "https://h/?key=k-4-123456&key=k-5-123456",
+    )
+    assert len(set(client_secrets(given).values())) == 5
+    removed = Redactor(client_secrets(given), env={}).with_secrets({"api_key": "k-six-12345678"})
+    assert "-1234" not in removed.redact("k-one-12345678 k-two-12345678 k-six-12345678 k-4-123456 k-5-123456")

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
@@ -225,13 +226,48 @@ def test_certificates_of_a_folder_are_trusted_also_beside_a_file(demanded, has_f
         assert get_answer(client_of(url)).content == "hello"
 
 
-def test_a_redirect_keeps_the_request(demanded):
-    moved = Status(307, headers=(("Location", "/v2/chat/completions"),))
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_keeps_the_request(demanded, status):
+    moved = Status(status, headers=(("Location", "/v2/chat/completions"),))
     with ScriptedServer(
         handler=lambda each: "there" if "/v2/" in each.path else moved, api_key="k"
     ) as server:
         assert get_answer(client_of(server)).content == "there"
         assert server.requests[0].body == server.requests[-1].body
+
+
+WAYS = {
+    "aiohttp": dict,
+    "httpx": dict,
+    "sdk": lambda: {"default_query": {"a": "b"}},
+    "own client": lambda: {"http_client": openai.DefaultAsyncHttpxClient()},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    "place", ["http://localhost:{port}/v1/chat/completions", "//127.0.0.1:1/v1", "//h:x/"]
+)
+def test_a_redirect_to_another_server_gets_nothing(way, status, place, monkeypatch):
+    """Neither the conversation, nor a key in any header; also by the SDK, and by a user's own HTTP client."""
+    monkeypatch.setenv(HTTP_VARIABLE, way if way in BOTH else "")
+    with ScriptedServer(["taken"], strict=False) as other:
+        place = place.format(port=other.base_url.split(":")[2].partition("/")[0])
+        with ScriptedServer(handler=lambda _: Status(status, headers=(("Location", place),))) as server:
+            error = get_error(
+                OpenAIClient("m", "k", server.base_url, default_headers={"api-key": "s"}, **WAYS[way]())
+            )
+            assert error.kind == "bad_request"
+            assert place.partition("//")[2] in error.message
+            assert len(server.requests) == 1
+        assert other.requests == other.other_requests == []
+
+
+def test_a_redirect_without_end_ends(demanded):
+    moved = Status(307, headers=(("Location", "/v1/chat/completions"),))
+    with ScriptedServer(handler=lambda _: moved) as server:
+        assert "redirects" in get_error(client_of(server)).message
 
 
 def test_a_packed_answer_is_unpacked(demanded):

@@ -12,6 +12,7 @@ from pure_agent_loop.errors import LimitExceededError, LLMError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.long_results import ResultFolder, result_file_in
 from pure_agent_loop.kernel.model_call import Attempts, client_failure
+from pure_agent_loop.kernel.redacting import ResponseRedactor
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
@@ -114,6 +115,10 @@ class SummaryAttempts(Attempts):
     def estimate(self, response: LLMResponse) -> TokenUsage:
         """Estimate the usage of a response whose server did not report it."""
         return estimate_usage(self.request.messages, response)
+
+    async def finish(self, response: LLMResponse) -> LLMResponse:
+        """Return the summary, redacted."""
+        return response if self.kit.redactor is None else ResponseRedactor(self.kit.redactor).redact(response)
 
     async def show(self, delta: Delta) -> None:
         """Show nothing, because a summary is not part of the answer."""

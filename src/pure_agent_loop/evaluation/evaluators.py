@@ -18,6 +18,7 @@ from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel, model_of
 from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.output.json_text import WRAPPER
+from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.schema.build import JSONValidator
 from pure_agent_loop.support.language import model_text, notice, use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable
@@ -200,7 +201,13 @@ class Judge:
             )
             if trial.case.expected is not None:
                 task += model_text("judge_expected", expected=as_text(trial.case.expected), mark=mark)
-        judge = Agent(llm=self.llm or trial.agent.llm, system_prompt=system, temperature=0.0, prompts=words)
+        judge = Agent(
+            llm=self.llm or trial.agent.llm,
+            system_prompt=system,
+            temperature=0.0,
+            prompts=words,
+            redact=kit_of(trial.agent).redactor or True,
+        )
         result = (await judge.arun(task)).raise_for_error()
         verdicts = _verdicts(result.content)
         if len(verdicts) != 1:

@@ -20,6 +20,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import BecomesReady, is_on_this_machine
 from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.secrets.redaction import secrets_of
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import StepContext
 
@@ -47,7 +48,12 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
 async def notices_of_client(kit: Kit) -> Sequence[str]:
     """Return the notices of a client that chooses its model at the first request."""
     client = as_protocol(kit.client, BecomesReady)
-    return () if client is None else await client.become_ready()
+    if client is None:
+        return ()
+    notices = await client.become_ready()
+    if kit.redactor is not None:
+        kit.redactor.learn_clients(secrets_of(client))
+    return notices
 
 
 def background_of(kit: Kit) -> Background | None:

@@ -178,14 +178,14 @@ class NoCompaction:
         """Do nothing."""
 
 
+async def emit_nothing(event: Event) -> None:
+    """Discard an event."""
+
+
 async def compact_now(compactor: Compactor, state: QueryState) -> None:
     """Shorten `state` after a rejected request; with the compactor's `force`, if it has this method."""
     forcing = as_protocol(compactor, Forces)
     await (compactor.compact(state) if forcing is None else forcing.force(state))
-
-
-async def emit_nothing(event: Event) -> None:
-    """Discard an event."""
 
 
 def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:

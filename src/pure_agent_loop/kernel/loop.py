@@ -25,7 +25,7 @@ from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.limits import LimitChecker, LimitResult
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, LIMITS, WAITING
-from pure_agent_loop.support.failures import log_failure, logging_without
+from pure_agent_loop.support.failures import current_redactor, log_failure, logging_without
 from pure_agent_loop.support.language import use_messages
 from pure_agent_loop.support.text import safe_str
 
@@ -36,6 +36,8 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     Raises:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
+    if kit.redactor is not None and (outer := current_redactor()) is not None:  # a run within a run
+        outer.joined(kit.redactor.joined(outer))
     with use_messages(kit.prompts), logging_without(kit.redactor):  # also for tools and permission functions
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
         state.deadline, kit = checker.deadline, bind_kit(state, kit)
@@ -111,8 +113,9 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
     for received in incoming:
         await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
-    tokens = state.ledger.tokens
+    tokens, before = state.ledger.tokens, state.messages
     await kit.compactor.compact(state)
+    state.redact_changed(before, kit.redactor)
     # The compactor may have used tokens for a summary, and other runs may have used the shared budget.
     if state.ledger.tokens != tokens or kit.budget is not None:
         spent = checker.passed_by(TokenUsage.zero(), kit.model)
@@ -137,6 +140,8 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
 
 async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
     """End the run with a failure; during the last request after a limit, the limit is the stop reason."""
+    if kit.redactor is not None:
+        kit.redactor.clean_error(error)
     message = safe_str(error) if isinstance(error, LLMError) else f"{type(error).__name__}: {safe_str(error)}"
     kind = error.kind if isinstance(error, LLMError) else "unknown"
     if not isinstance(error, PureAgentLoopError):

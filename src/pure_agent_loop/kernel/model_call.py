@@ -103,8 +103,11 @@ class Attempts(ABC):
     """Attempts to get a response. The usage of a failed attempt counts at once toward limits and budgets."""
 
     def __init__(self, request: Request, step: Step) -> None:
-        self.request, self.step = request, step
         self.state, self.kit = step.state, step.kit
+        if self.kit.redactor is not None and self.kit.redactor.of_clients:
+            messages = self.kit.redactor.without_others(request.messages, self.kit.client)
+            request = request if messages is request.messages else request._replace(messages=messages)
+        self.request, self.step = request, step
         self.assembler: Assembler | None = None
         """Response of the newest attempt so far; None once its usage is counted."""
         self.spent: TokenUsage | None = None
@@ -456,7 +459,9 @@ class ModelCall(Attempts):
         before = sum(map(estimate_message, state.messages))
         if not state.has_attempted_reactive_compact:
             state.has_attempted_reactive_compact = True
+            messages = state.messages
             await compact_now(kit.compactor, state)
+            state.redact_changed(messages, kit.redactor)
         if sum(map(estimate_message, state.messages)) >= before:
             raise overflow from error.__cause__
         state.answers += 1  # the parts of the next attempt get other ids

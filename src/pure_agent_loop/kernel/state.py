@@ -43,6 +43,7 @@ from pure_agent_loop.support.typed import mistyped
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
+    from pure_agent_loop.support.secrets.redaction import Redactor
 else:
     HistoryMessage = Message  # any dict: a saved state is checked against the annotations
 
@@ -322,6 +323,12 @@ class QueryState:
         self.usage += usage
         self.ledger.tokens += usage.total_tokens
         self.ledger.cost += (usage.cost or 0.0) if known_cost is None else known_cost
+
+    def redact_changed(self, before: list[HistoryMessage], redactor: Redactor | None) -> None:
+        """Redact what a compactor wrote, maybe with a client of its own."""
+        if redactor is not None and self.messages is not before:
+            kept = set(map(id, before))
+            self.messages = [m if id(m) in kept else redactor.redact_value(m) for m in self.messages]
 
     def replace_messages(self, messages: list[HistoryMessage], boundary: Boundary) -> None:
         """Replace `messages` with a shorter history: the only way to change earlier messages.

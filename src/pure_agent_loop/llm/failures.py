@@ -66,6 +66,10 @@ class UnansweredError(Exception):
     """A failure before the response began; see ``__cause__``."""
 
 
+class RedirectedError(Exception):
+    """A redirect to another server, which gets no request; the text names it."""
+
+
 class RefusedError(Exception):
     """A response with an error status.
 
@@ -105,6 +109,11 @@ def translate_error(error: Exception, base_url: str, model: str) -> Exception:
     if isinstance(error, RefusedError):
         details = error.body or f"Error code: {error.status}"
         return _status_error(error, error.status, details, error.headers, base_url, model)
+    if isinstance(error, RedirectedError):
+        problem = (
+            f"{base_url} redirects to another server, which was sent nothing: {error}. Set base_url to it."
+        )
+        return LLMError(problem, error, kind="bad_request")
     if isinstance(error, UnsendableError):
         return _unsendable_error(error, base_url, str(error))
     if isinstance(error, UnansweredError):

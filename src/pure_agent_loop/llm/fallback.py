@@ -10,7 +10,7 @@ import json
 import math
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -42,7 +42,9 @@ from pure_agent_loop.llm.values import NOTHING, Delta, ServedPart, TokenUsage
 from pure_agent_loop.retry import is_transient
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.failures import current_redactor
 from pure_agent_loop.support.language import model_text, notice
+from pure_agent_loop.support.secrets.redaction import Redactor, others_of, redactor_of, secrets_of
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
@@ -159,7 +161,7 @@ class Fallback(StreamingClient):
     @property
     def secrets(self) -> list[str]:
         """Secrets of all clients."""
-        return [secret for client in self.clients for secret in getattr(client, "secrets", ())]
+        return list(secrets_of(self.clients))
 
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read-only here
@@ -185,7 +187,7 @@ class Fallback(StreamingClient):
         """Return the body of a request to the preferred model; see `ShowsRequest`."""
         client = self._members[0].client
         showing = as_protocol(client, ShowsRequest)
-        history = _history_for(client, messages, "")
+        history = self._history_for(client, messages, "")
         return None if showing is None else showing.request_body(history, tools, options, stream)
 
     async def aclose(self) -> None:
@@ -218,7 +220,7 @@ class Fallback(StreamingClient):
         for number, member in enumerate(order):
             client, following = member.client, order[number + 1 :]
             yield Delta(served=ServedPart(_name(client), len(written), origin_of(client)), notice=change)
-            history = _history_for(client, messages, written)
+            history = self._history_for(client, messages, written)
             attempt = _Attempt(client, self._silence, timeouts, history, tools)
             try:
                 async with aclosing(attempt.run(kwargs)) as deltas:
@@ -246,6 +248,19 @@ class Fallback(StreamingClient):
             other = _name(following[0].client)
             change = notice(f"library.{happened}", model=_name(client), reason=reason, other=other)
 
+    def _history_for(self, client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
+        """Return the history for one of the models, with the text that other models wrote of this response.
+
+        A model gets no secret of another one, and no secret at all in the text of this response.
+        """
+        secrets = secrets_of(self.clients)
+        history = redactor_of(others_of(client, secrets)).redact_value(list(messages))
+        if written:
+            redactor = (current_redactor() or Redactor((), {})).for_run(secrets)
+            history.append({"role": "assistant", "content": redactor.redact_known(written)})
+            history += as_messages([user_message(model_text("continue_for_other"), synthetic=True)])
+        return history if takes_meta(client) else to_wire(history, client)
+
     def _note_failure(self, member: _FallbackModel, error: Exception) -> ErrorKind:
         """Start the cooldown of a model that failed, and return its error kind."""
         kind = error.kind if isinstance(error, LLMError) else "connection"
@@ -262,15 +277,6 @@ class Fallback(StreamingClient):
         ready = [member for member in self._members if member.cooldown.ready_at <= now]
         cooling = [member for member in self._members if member.cooldown.ready_at > now]
         return ready + sorted(cooling, key=lambda member: member.cooldown.ready_at)
-
-
-def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
-    """Return the history for one of the models, with the text of this response that other models wrote."""
-    history = list(messages)
-    if written:
-        history.append({"role": "assistant", "content": written})
-        history += as_messages([user_message(model_text("continue_for_other"), synthetic=True)])
-    return history if takes_meta(client) else to_wire(history, client)
 
 
 def _moved(delta: Delta, start: int) -> Delta:
@@ -507,14 +513,17 @@ class Limiter(StreamingClient):
         self._lock = threading.Lock()
         self.takes_meta, self.takes_server_tools = takes_meta(client), takes_server_tools(client)
         self.origin = origin_of(client)
-        secrets = getattr(client, "secrets", ())
-        account = "\0".join(secrets.values() if isinstance(secrets, Mapping) else secrets)
-        self._key = f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in ("inner", "with_each"):  # the limit applies to the whole group
             raise AttributeError(name)
         return getattr(self.inner, name)
+
+    @property
+    def _key(self) -> str:
+        """Key of the shared limits: the model and the account, which may be read at the first request."""
+        account = "\0".join(sorted(secrets_of(self.inner)))
+        return f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"
 
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read-only here

@@ -13,8 +13,9 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.support.failures import current_redactor
 from pure_agent_loop.support.portal import close_at_exit
-from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
+from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, secrets_of, shown_url
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
@@ -44,8 +45,15 @@ class HttpClient(BaseLLMClient):
 
     def _take_settings(self, settings: JsonObject) -> None:
         """Use settings for transports. Their secrets are redacted in errors."""
-        self._settings, self.secrets = settings, client_secrets(settings)
-        self._redactor = Redactor(self.secrets, env={}, shapes=False)
+        self._settings = settings
+        self._take_secrets(client_secrets(settings))
+
+    def _take_secrets(self, secrets: dict[str, str]) -> None:
+        """Redact secrets in errors, and in the run that uses this client now."""
+        if secrets != getattr(self, "secrets", None):
+            self.secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
+        if (redactor := current_redactor()) is not None:
+            redactor.learn_clients(secrets_of(self))
 
     @property
     def has_key(self) -> bool:

@@ -255,7 +255,7 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
     if len(names) >= MAX_HANDOFFS:
         below = _at_the_end(below, member)
     notice = f"The conversation was handed over to the agent {names[-1]!r}."
-    emit = redacting_emit(kit.emit, member._kit.redactor)
+    emit = kit.emit if below.redactor is kit.redactor else redacting_emit(kit.emit, below.redactor)
     below = replace(below, start_notices=(*below.start_notices, notice), emit=emit)
     journal = as_protocol(kit.journal, Journals)
     if journal is not None:

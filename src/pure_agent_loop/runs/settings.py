@@ -26,6 +26,7 @@ from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.schema.calling import call_user, checked_in_run, contextual
 from pure_agent_loop.support.abilities import check_method
+from pure_agent_loop.support.secrets.redaction import redactor_for
 from pure_agent_loop.support.text import nearest, unexpected_option
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
@@ -459,7 +460,7 @@ class KitBuilder:
             metadata=options.get("metadata") or {},
             lead=None if has_system else lead,
             lead_each_step=kit.lead_each_step and prompt is None,
-            redactor=kit.redactor and kit.redactor.as_of_now(),
+            redactor=kit.redactor and kit.redactor.for_run(),
         )
         if settings:
             check_price(kit)
@@ -487,7 +488,8 @@ class KitBuilder:
                 check_rules(kit.permissions.rules, tools, self.subagents)
             client = client.with_examples(tools.examples_of)
         options = with_server_tools_of(tools, _with_fields(kit.options, settings), client)
-        return kit.replace(client=client, tools=tools, options=options)
+        redactor = redactor_for(kit.redactor or False, (client, tools), options)
+        return kit.replace(client=client, tools=tools, options=options, redactor=redactor)
 
     def _client(self, kit: Kit, settings: Mapping[str, Any]) -> ToolModeClient:
         own = cast("ToolModeClient", kit.client)

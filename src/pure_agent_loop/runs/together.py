@@ -65,7 +65,7 @@ def restricted_kit(own: Kit, above: Kit) -> Kit:
             _Audits(audits) if len(audits) > 1 else next(iter(audits), None),
             own.observers.snapshots or above.observers.snapshots,
         ),
-        redactor=own.redactor if above.redactor is None else above.redactor.joined(own.redactor),
+        redactor=own.redactor if above.redactor is None else above.redactor.joined(own.redactor),  # shared
         cancel_token=above.cancel_token,
         inbox=above.inbox,
         emit=above.emit,

@@ -28,10 +28,10 @@ _SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """One recorded request, or the usage that a tool reported.
+    """What one model used for a recorded request, or for the usage that a tool reported.
 
     Args:
-        id: Record id and time, which a copy in a forked session shares.
+        id: Record id and time, which a copy in a fork shares, and the model.
         time: In seconds since the epoch.
         names: Name of each group that the expense belongs to; empty if none.
         tokens: Tokens, failed attempts included.
@@ -39,7 +39,7 @@ class Expense:
         known_cost: Known part of the cost.
     """
 
-    id: tuple[str, float]
+    id: tuple[str, float, str]
     time: float
     names: Mapping[str, str]
     tokens: int
@@ -52,7 +52,7 @@ class Total:
     """Sum of expenses.
 
     Args:
-        requests: Number of expenses.
+        requests: Number of expenses; a response that two models wrote counts for each.
         tokens: Sum of the tokens.
         known_cost: Sum of the known costs.
         unpriced: Number of expenses whose cost is not fully known.
@@ -101,7 +101,7 @@ def read_expenses(records: Sequence[Record], session_id: str) -> Iterator[Expens
         else:
             continue
         step = str(record.data.get("key", "")).partition(":")[0]
-        yield _expense(record, spent, _names(record, run, session_id, number, step))
+        yield from _by_model(record, spent, _names(record, run, session_id, number, step))
 
 
 def _names(
@@ -120,14 +120,26 @@ def _names(
     }
 
 
-def _expense(record: Record, spent: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> Expense:
-    tokens, known, is_known = 0, 0.0, True
+def _by_model(
+    record: Record, spent: Sequence[Mapping[str, Any]], names: Mapping[str, str]
+) -> Iterator[Expense]:
+    """Yield an expense for each model that used tokens; the model that was asked, if none is named."""
+    parts: dict[str, list[tuple[int, float | None]]] = {}
     for plain in spent:
         usage = TokenUsage.from_dict({**_NOTHING, **plain})
-        tokens += usage.total_tokens
-        known += usage.cost or 0.0
-        is_known = is_known and usage.cost is not None
-    return Expense((record.id, record.time), record.time, names, tokens, known if is_known else None, known)
+        tokens, cost = usage.total_tokens, usage.cost
+        for model, part in usage.by_model:
+            parts.setdefault(model, []).append((part.total_tokens, part.cost))
+            tokens -= part.total_tokens
+            cost = None if cost is None else cost - (part.cost or 0.0)
+        if tokens > 0 or not usage.by_model:
+            parts.setdefault(names["model"], []).append((tokens, cost))
+    for model, used in parts.items():
+        known, is_known = sum(cost or 0.0 for _, cost in used), all(cost is not None for _, cost in used)
+        cost = known if is_known else None
+        count = sum(tokens for tokens, _ in used)
+        key = record.id, record.time, model
+        yield Expense(key, record.time, {**names, "model": model}, count, cost, known)
 
 
 def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
@@ -141,7 +153,7 @@ def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
     Raises:
         SessionReadError: The store cannot be read at all.
     """
-    seen: set[tuple[str, float]] = set()
+    seen: set[tuple[str, float, str]] = set()
     for info in store.list():
         if info.updated < since:
             continue

@@ -62,6 +62,7 @@ class UnboundTasks:
 class AgentTool(Tool):
     """A tool that runs another agent."""
 
+    agent: HandoffTarget
     resumes = True  # a repeated call after a crash continues the interrupted task
     background_work: UnboundTasks  # background work that the tool adds to the run
 
@@ -121,7 +122,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         read_only=True,  # the parent's policy judges each call of the agent itself
         words={language: ToolWords(text) for language, text in texts.items()},
     )
-    tool.background_work = UnboundTasks(_table(), 0, None)
+    tool.agent, tool.background_work = agent, UnboundTasks(_table(), 0, None)
     return tool
 
 

@@ -31,6 +31,11 @@ def logging_without(redactor: Redactor | None) -> Iterator[None]:
         _REDACTOR.reset(token)
 
 
+def current_redactor() -> Redactor | None:
+    """Return the redactor of the current run; None outside of runs, or if the run has none."""
+    return _REDACTOR.get()
+
+
 def is_meant(error: BaseException) -> bool:
     """True if an error carries a message for the model: an error from this package or a subclass."""
     if isinstance(error, PureAgentLoopError):

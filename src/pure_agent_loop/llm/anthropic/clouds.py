@@ -29,7 +29,7 @@ from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.http_client import checked_key, load_json_packages
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.llm.wire import parse_json
-from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
+from pure_agent_loop.support.secrets.redaction import client_secrets, shown_url
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ class CloudClient(AnthropicClient):
     def _know(self, *values: str) -> None:
         """Redact these secrets in errors, in addition to the secrets of the settings."""
         secrets = client_secrets(self._settings) | {f"credential {n}": v for n, v in enumerate(values) if v}
-        if secrets != getattr(self, "secrets", None):
-            self.secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
+        self._take_secrets(secrets)
 
     def _new_transport(self) -> Transport:
         load_json_packages()

@@ -21,7 +21,6 @@ from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
     LARGE,
-    REDIRECTS,
     HttpResponse,
     HttpTimeouts,
     PlainRequest,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 MAX_HEADER_BYTES = 65_536
 _POLL = getattr(select, "poll", None)  # not available on Windows
-_MOVED = (301, 302, 303, 307, 308)
 
 
 class AioTransport(PlainTransport):
@@ -68,15 +66,16 @@ class AioTransport(PlainTransport):
         return self._shared
 
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
-        query, shared = request.query, self._opened()
-        follows, answer = self._tls is not None and self._redirects, None
+        if self._tls is None and request.url.startswith("https:"):  # a redirect; certificates load slowly
+            self._tls = _tls_context()
+            await self._close()
+        shared, answer = self._opened(), None
         post = partial(
             shared.session.post,
-            URL(f"{self._address}?{query}", encoded=True) if query else self._address,
+            self._address if request.url is self.url else URL(request.url, encoded=True),
             headers=request.headers,
             timeout=_timeout(request.timeouts, waits=shared.users >= CONNECTIONS),
-            allow_redirects=follows,
-            max_redirects=REDIRECTS,
+            allow_redirects=False,
         )
         shared.users += 1
         try:
@@ -86,13 +85,7 @@ class AioTransport(PlainTransport):
         finally:
             if answer is None:
                 await shared.release()
-        if follows or not self._redirects or response.status not in _MOVED:
-            return response.status, answer
-        await answer.aclose()
-        if self._tls is None:  # A redirect may lead to TLS; loading certificates is slow, so only now.
-            self._tls = _tls_context()
-            await self._close()
-        return await self._send(request)
+        return response.status, answer
 
     def _needs_fallback(self, error: Exception) -> bool:
         return isinstance(error, aiohttp.ClientResponseError) or is_unsendable(error)

@@ -19,18 +19,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
-from pure_agent_loop.llm.failures import RefusedError
+from pure_agent_loop.llm.failures import RedirectedError, RefusedError
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
     LARGE,
+    MOVED,
+    REDIRECTS,
     HttpResponse,
     HttpTimeouts,
     PlainRequest,
     PlainTransport,
     check_seconds,
+    moved_to,
     raise_failed,
 )
+from pure_agent_loop.support.secrets.redaction import shown_url
 
 try:
     import httpx2 as library
@@ -206,8 +210,6 @@ class _Body(library.AsyncByteStream):
 class DirectTransport(PlainTransport):
     """See `PlainTransport`."""
 
-    follows = False
-
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         try:
@@ -215,16 +217,21 @@ class DirectTransport(PlainTransport):
         except library.InvalidURL as error:
             raise ConfigError(f"base_url is invalid: {error}") from error
         self._fields = library.Headers(self.headers)
+        self._has_tls = self._address.scheme == "https"
         self._sender = StackedTransport(tls_for(self._address.scheme))
 
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
         fields, body = self._fields if request.headers is None else request.headers, request.body
+        if not self._has_tls and request.url.startswith("https:"):  # a redirect
+            self._has_tls = True
+            await self._close()
+            self._sender = StackedTransport(tls_for("https"))
         content: bytes | AsyncIterator[bytes] = body
         if len(body) >= LARGE:
             fields, content = {**fields, "content-length": str(len(body))}, _pieces(body)
         sent = library.Request(
             "POST",
-            library.URL(f"{self.url}?{request.query}") if request.query else self._address,
+            self._address if request.url is self.url else library.URL(request.url),
             headers=fields,
             content=content,
             extensions={"timeout": _timeout(request.timeouts)},
@@ -293,10 +300,9 @@ class SdkTransport:
         if auth is not None:
             settings["default_headers"] = {**auth, **(settings.get("default_headers") or {})}
             self._omitted = {} if "authorization" in auth else {"Authorization": Omit()}
-        self._redirects = auth is None  # on a redirect to another host, libraries strip only `Authorization`
         try:
             if settings.get("http_client") is None:
-                # Follows redirects, also from http to https. With a proxy, the library builds the transport.
+                # A redirect may lead from http to https. With a proxy, the library builds the transport.
                 # An SDK client that is half built because of a bad proxy would fail when it is
                 # garbage-collected.
                 proxied = has_proxy(settings["base_url"])
@@ -313,31 +319,39 @@ class SdkTransport:
 
     async def post(self, body: bytes, options: Options) -> HttpResponse:
         """See `Transport`."""
-        from openai import AsyncStream, OpenAIError
+        from openai import APIStatusError, AsyncStream, OpenAIError
 
         fields = _request_options(options)
         if self._omitted:
             fields["headers"] = {**self._omitted, **fields.get("headers", {})}
-        if not self._redirects:
-            fields["follow_redirects"] = False
-        try:
-            opened = await self._client.post(
-                self._path,
-                **{self._body: body},
-                cast_to=object,
-                options=fields,
-                stream=True,
-                stream_cls=AsyncStream[object],
-            )
-        except (OpenAIError, TimeoutError, asyncio.TimeoutError):
-            raise
-        except Exception as error:  # noqa: BLE001 - translated and raised
-            raise_failed(error)
+        fields["follow_redirects"], path = False, self._path
+        for _ in range(REDIRECTS):
+            try:
+                opened = await self._client.post(
+                    path,
+                    **{self._body: body},
+                    cast_to=object,
+                    options=fields,
+                    stream=True,
+                    stream_cls=AsyncStream[object],
+                )
+                break
+            except APIStatusError as error:
+                location = error.response.headers.get("location", "")
+                if error.status_code not in MOVED or not location:
+                    raise
+                path = moved_to(str(error.response.url), location)
+            except (OpenAIError, TimeoutError, asyncio.TimeoutError):
+                raise
+            except Exception as error:  # noqa: BLE001 - translated and raised
+                raise_failed(error)
+        else:
+            raise RedirectedError(shown_url(path))
         return HttpxResponse(opened.response)
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
-        options = {"timeout": seconds, "headers": self._omitted, "follow_redirects": self._redirects}
+        options = {"timeout": seconds, "headers": self._omitted, "follow_redirects": False}
         return await self._client.get(url, cast_to=object, options=options)
 
     async def close(self) -> None:

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.failures import Headers, RefusedError, UnansweredError, UnsendableError
+from pure_agent_loop.llm.failures import (
+    Headers,
+    RedirectedError,
+    RefusedError,
+    UnansweredError,
+    UnsendableError,
+)
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.secrets.redaction import shown_url
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, Options
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 # The SDK's defaults, so that all transports behave alike.
 SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0
 CONNECTIONS, REDIRECTS = 1_000, 20
+MOVED = frozenset({301, 302, 303, 307, 308})
 LARGE = 1_000_000  # bytes; larger requests are sent in pieces, each with the full timeout
 _OPTIONS = frozenset({"timeout", "extra_headers", "extra_query"})  # request options that concern HTTP
 _NAME, _TEXT = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), lazy_pattern(r"(?:[!-~](?:[ -~]*[!-~])?)?")
@@ -84,11 +92,11 @@ class HttpTimeouts(NamedTuple):
 
 
 class PlainRequest(NamedTuple):
-    """One request to the endpoint. Headers of None mean the transport's headers."""
+    """One request. Headers of None mean the transport's headers."""
 
+    url: str
     body: bytes
     timeouts: HttpTimeouts
-    query: str = ""
     headers: Mapping[str, str] | None = None
 
 
@@ -101,8 +109,6 @@ class PlainTransport(ABC):
         settings: ``timeout`` and ``default_headers``, as in the SDK; ``endpoint`` and ``auth_headers``.
         fallback: Builds the transport for requests with SDK-only options; None to reject them.
     """
-
-    follows = True  # follows redirects; otherwise the fallback handles them
 
     def __init__(
         self,
@@ -120,8 +126,6 @@ class PlainTransport(ABC):
             "user-agent": f"pure-agent-loop/{__version__}",
             **_lowered(settings.get("default_headers") or {}),
         }
-        # Libraries strip only `Authorization` when a redirect leads to another host.
-        self._redirects = "auth_headers" not in settings
         seconds = settings.get("timeout", self)
         self._timeouts = HttpTimeouts() if seconds is self else _timeouts(seconds)
         self._new_fallback = fallback
@@ -130,7 +134,7 @@ class PlainTransport(ABC):
 
     @abstractmethod
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
-        """Send a request; return the status and the response. Raises the library's errors."""
+        """Send a request; return status and response, also a redirect. Raises the library's errors."""
 
     @abstractmethod
     async def _read(self, answer: HttpResponse) -> bytes:
@@ -153,24 +157,27 @@ class PlainTransport(ABC):
         request = None if self._uses_fallback else self._request(body, options)
         if request is None:
             return await self._fallback_transport().post(body, options)
-        try:
-            status, answer = await self._send(request)
-        except (TimeoutError, asyncio.TimeoutError):
-            raise
-        except Exception as error:  # noqa: BLE001 - translated and raised below
-            if self._needs_fallback(error):
-                self._uses_fallback = self._new_fallback is not None
-            if self._uses_fallback and is_unsendable(error):
-                return await self._fallback_transport().post(body, options)
-            raise_failed(error)
-        if status // 100 == 2:
-            return answer
-        try:
-            if status // 100 != 3 or self.follows or not self._redirects:
-                raise RefusedError(status, await self._read(answer), answer.headers)
-        finally:
-            await answer.aclose()
-        return await self._fallback_transport().post(body, options)
+        for _ in range(REDIRECTS):
+            try:
+                status, answer = await self._send(request)
+            except (TimeoutError, asyncio.TimeoutError):
+                raise
+            except Exception as error:  # noqa: BLE001 - translated and raised below
+                if self._needs_fallback(error):
+                    self._uses_fallback = self._new_fallback is not None
+                if self._uses_fallback and is_unsendable(error):
+                    return await self._fallback_transport().post(body, options)
+                raise_failed(error)
+            if status // 100 == 2:
+                return answer
+            try:
+                location = answer.headers.get("location", "")
+                if status not in MOVED or not location:
+                    raise RefusedError(status, await self._read(answer), answer.headers)
+                request = request._replace(url=moved_to(request.url, location))
+            finally:
+                await answer.aclose()
+        raise RedirectedError(shown_url(request.url))
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -192,7 +199,7 @@ class PlainTransport(ABC):
     def _request(self, body: bytes, options: Options) -> PlainRequest | None:
         """Build the request; None if an option needs the SDK."""
         if _OPTIONS.isdisjoint(options):  # the usual case
-            return PlainRequest(body, self._timeouts)
+            return PlainRequest(self.url, body, self._timeouts)
         seconds, headers = options.get("timeout"), options.get("extra_headers") or {}
         query = options.get("extra_query") or {}
         is_plain = (
@@ -204,13 +211,40 @@ class PlainTransport(ABC):
             return None
         timeouts = self._timeouts if seconds is None else _timeouts(seconds)
         if not headers and not query:
-            return PlainRequest(body, timeouts)
+            return PlainRequest(self.url, body, timeouts)
         written = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in query.items()}
         all_headers = {**self.headers, **_lowered(headers)} if headers else None
         try:
-            return PlainRequest(body, timeouts, urllib.parse.urlencode(written), all_headers)
+            url = f"{self.url}?{urllib.parse.urlencode(written)}" if written else self.url
+            return PlainRequest(url, body, timeouts, all_headers)
         except UnicodeEncodeError as error:
             raise_failed(error)
+
+
+def moved_to(url: str, location: str) -> str:
+    """Return the URL of a redirect, which is on the same server, or https on the same host.
+
+    Requests hold keys and a conversation, so that no other server gets one.
+
+    Raises:
+        RedirectedError: The URL is on another server.
+    """
+    target = urllib.parse.urljoin(url, location)
+    try:
+        old, new = urllib.parse.urlsplit(url), urllib.parse.urlsplit(target)
+        upgrades = (old.scheme, new.scheme) == ("http", "https")
+        same = old.hostname == new.hostname and (
+            upgrades or (old.scheme, _port_of(old)) == (new.scheme, _port_of(new))
+        )
+    except ValueError:  # a port that is not a number
+        same = False
+    if not same:
+        raise RedirectedError(shown_url(target))
+    return target
+
+
+def _port_of(parts: urllib.parse.SplitResult) -> int | None:
+    return parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def are_plain(headers: object) -> bool:

@@ -17,6 +17,8 @@ import urllib.parse
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
@@ -45,6 +47,11 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
 _SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
 _MAY_ESCAPE = re.compile("[&\\\\%'\"=\r\n\x1b]").search
 _SCALARS = frozenset({bool, int, float})
+# Attributes with clients, and with agents and tools that hold clients; see `secrets_of`.
+_HOLDING = (
+    *("inner", "clients", "client", "llm", "agent", "handoffs", "definitions"),
+    *("tools", "_tools", "toolsets", "compactor", "_kit"),
+)
 T = TypeVar("T")
 
 
@@ -95,6 +102,8 @@ class Redactor:
     ) -> None:
         self._env, self._shapes = os.environ if env is None else env, shapes
         self._given = _names_by_secret(secrets)
+        self.of_clients: dict[str, str] = {}
+        self._of_others: tuple[object, frozenset[tuple[str, str]]] = None, frozenset()  # for the last client
         self._raw = _behind(self._env)
         self._later: tuple[dict[Any, Any], Redactor | None] = _now_in(self._raw), None
         self._know({**_by_value(_now_in(self._env)), **self._given})
@@ -131,13 +140,44 @@ class Redactor:
 
     def with_secrets(self, secrets: Mapping[str, str]) -> Redactor:
         """Return a redactor with more secrets."""
-        named = {name or f"#{number}": value for number, (value, name) in enumerate(self._given.items())}
-        return Redactor({**secrets, **named}, self._env, shapes=self._shapes) if secrets else self
+        new = copy.copy(self)
+        new._learn(_names_by_secret(secrets))
+        return new
+
+    def for_run(self, clients: Mapping[str, str] = MappingProxyType({})) -> Redactor:
+        """Return a redactor for one run and all that it starts, with secrets of clients; see `secrets_of`."""
+        new = copy.copy(self.as_of_now())
+        new.learn_clients(clients)
+        return new
 
     def joined(self, other: Redactor | None) -> Redactor:
-        """Return a redactor with another redactor's secrets added."""
-        others = {} if other is None or other is self else other._given
-        return self.with_secrets({name or f"+{number}": v for number, (v, name) in enumerate(others.items())})
+        """Add the secrets of another redactor, and return this one."""
+        if other is not None and other is not self:
+            self._learn(other._given)
+            self.learn_clients(other.of_clients)
+        return self
+
+    def learn_clients(self, secrets: Mapping[str, str]) -> None:
+        """Add the secrets of clients; see `secrets_of`."""
+        if secrets.keys() - self.of_clients.keys():
+            self.of_clients, self._of_others = {**secrets, **self.of_clients}, (None, frozenset())
+            self._learn(secrets)
+
+    def _learn(self, secrets: Mapping[str, str]) -> None:
+        """Add secrets, by value, at once for all threads."""
+        if secrets.keys() - self._given.keys():
+            new = copy.copy(self)
+            new._given = {**secrets, **self._given}
+            new._know({**self._found, **new._given})
+            self.__dict__.update(new.__dict__)
+
+    def without_others(self, value: T, client: object) -> T:
+        """Return a JSON value for a client, without the secrets of other clients."""
+        known, others = self._of_others
+        if known is not client:
+            others = others_of(client, self.of_clients)
+            self._of_others = client, others
+        return redactor_of(others).redact_value(value) if others else value
 
     def redact(self, text: str) -> str:
         """Redact known secrets in a text, and others by their shape. Never raises."""
@@ -310,12 +350,49 @@ class StreamRedactor:
         return self._redactor.redact_known(text)
 
 
-def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any]) -> Redactor | None:
-    """Return an agent's redactor, with the secrets from the environment, its client and its options.
+def others_of(client: object, secrets: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Return those of the secrets, by value, that are not the client's own."""
+    own = secrets_of(client) if secrets else {}
+    return frozenset(pair for pair in secrets.items() if pair[0] not in own)
+
+
+@lru_cache(maxsize=64)
+def redactor_of(secrets: frozenset[tuple[str, str]]) -> Redactor:
+    """Return a redactor of these secrets alone."""
+    return Redactor((), {}, shapes=False).for_run(dict(secrets))
+
+
+def secrets_of(*holders: object) -> dict[str, str]:
+    """Return the secrets of all clients that some objects hold, by value, with their names.
 
     Args:
-        redact: False for none, or a redactor, to which the client's secrets are added.
-        client: The model client; values in its `secrets` are removed.
+        holders: Clients, agents, tools or lists of these. A client has `secrets`: strings, or strings by
+            name. Clients in attributes of a client are found too.
+    """
+    secrets: dict[str, str] = {}
+    seen, waiting = set[int](), list(holders)
+    while waiting:
+        holder = waiting.pop()
+        if id(holder) in seen:
+            continue
+        seen.add(id(holder))
+        if isinstance(holder, (Mapping, list, tuple)):
+            waiting += holder.values() if isinstance(holder, Mapping) else holder
+            continue
+        own: Any = getattr(holder, "secrets", None)
+        if isinstance(own, (Mapping, list, tuple, set, frozenset)):
+            secrets.update(_names_by_secret(own))
+        waiting += [value for name in _HOLDING if (value := getattr(holder, name, None)) is not None]
+        waiting += [value for value in getattr(holder, "__dict__", {}).values() if hasattr(value, "chat")]
+    return secrets
+
+
+def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any]) -> Redactor | None:
+    """Return an agent's redactor, with the secrets of the environment, its clients and its options.
+
+    Args:
+        redact: False for none, or a redactor, to which the clients' secrets are added.
+        client: The model client, or what holds clients; see `secrets_of`.
         options: Fields of the client's requests; ``extra_headers`` and ``extra_query`` may hold keys.
 
     Raises:
@@ -325,24 +402,33 @@ def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any
         return None
     if redact is not True and not isinstance(redact, Redactor):
         raise ConfigError(f"redact must be True, False or a Redactor; it is {redact!r:.80}.")
-    known = getattr(client, "secrets", None)
-    secrets = dict(known) if isinstance(known, Mapping) else {}
-    for name in ("extra_headers", "extra_query"):
-        secrets.update(secret_fields(options.get(name)))
-    return Redactor(secrets) if redact is True else redact.with_secrets(secrets)
+    of_options = (secret_fields(options.get(name)) for name in ("extra_headers", "extra_query"))
+    secrets = {value: name for fields in of_options for name, value in fields.items()}
+    return (Redactor() if redact is True else redact).for_run({**secrets_of(client), **secrets})
 
 
 def client_secrets(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the secrets of a client, by name."""
-    secrets = secret_fields(settings.get("default_headers"))
     query = settings.get("default_query")
-    for name, value in query.items() if isinstance(query, Mapping) else ():
-        if isinstance(value, str) and _SECRET_QUERY.search(str(name)):
-            secrets[str(name)] = value
-    for name in ("api_key", "organization", "project"):
-        if isinstance(settings.get(name), str):
-            secrets[name] = settings[name]
-    return {**secrets, **secrets_of_url(str(settings.get("base_url", "")))}
+    fields = query.items() if isinstance(query, Mapping) else ()
+    return _by_name(
+        [
+            *secrets_of_url(str(settings.get("base_url", ""))).items(),
+            *((name, settings.get(name)) for name in ("api_key", "organization", "project")),
+            *((str(name), value) for name, value in fields if _SECRET_QUERY.search(str(name))),
+            *secret_fields(settings.get("default_headers")).items(),
+        ]
+    )
+
+
+def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """Return the secrets among values, by name; other names for further secrets of a name."""
+    secrets: dict[str, str] = {}
+    for name, value in pairs:
+        if isinstance(value, str):
+            while secrets.setdefault(name, value) != value:
+                name += "'"  # noqa: PLW2901 - another name
+    return secrets
 
 
 def secret_fields(fields: Any) -> dict[str, str]:
@@ -362,13 +448,13 @@ def secrets_of_url(url: str) -> dict[str, str]:
         query = urllib.parse.parse_qsl(parts.query)
     except ValueError:
         return {}
-    secrets = {name: value for name, value in query if _SECRET_QUERY.search(name)}
+    secrets = [(name, value) for name, value in query if _SECRET_QUERY.search(name)]
     if password:
-        secrets["password in a URL"] = urllib.parse.unquote(password)
-        secrets["user in a URL"] = f"{user}:{password}"
+        secrets.append(("password in a URL", urllib.parse.unquote(password)))
+        secrets.append(("user in a URL", f"{user}:{password}"))
     elif user:
-        secrets["user in a URL"] = urllib.parse.unquote(user)
-    return {name: value for name, value in secrets.items() if not _WORDS.fullmatch(value)}
+        secrets.append(("user in a URL", urllib.parse.unquote(user)))
+    return _by_name((name, value) for name, value in secrets if not _WORDS.fullmatch(value))
 
 
 def shown_url(url: str) -> str:
