@@ -33,7 +33,7 @@ TOOLS = "response_tools"  # field of an assistant message: first tools of its re
 CALL_TYPE = "response_type"  # field of a call: type of its item, if not a function call
 OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
-_OPTIONS = OptionNames(
+OPTIONS = OptionNames(
     "OpenAI's Responses API",
     fields=frozenset({
         "access_programs", "background", "background_options", "context_management", "image", "include",
@@ -129,7 +129,6 @@ class ResponsesWriter:
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
         encrypts: Whether the server can encrypt reasoning.
-        sends_reasoning: Whether to send the reasoning of earlier responses.
         histories: Written items of earlier requests.
         custom: Formats of the custom tools, by name; None for free text.
         held: Part of the history that the server holds; None if the server does not store responses.
@@ -142,7 +141,6 @@ class ResponsesWriter:
     level: str | None = None
     origin: str = ""
     encrypts: bool = True
-    sends_reasoning: bool = True
     histories: WrittenHistories[list[list[JsonObject]]] | None = None
     custom: Mapping[str, JsonFields | None] = field(default_factory=dict)
     held: ServerHistory | None = None
@@ -212,7 +210,7 @@ class ResponsesWriter:
         for name in _REFUSED:
             if (value := options.get(name)) is not None:
                 _refuse(name, value)
-        for name, value in _OPTIONS.read(options):
+        for name, value in OPTIONS.read(options):
             if name in ("reasoning", "text"):
                 fields[name] = {**fields.get(name, {}), **value}
             elif name != "temperature" or not isinstance(value, Default):
@@ -230,7 +228,7 @@ class ResponsesWriter:
 
     def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
         """Return the items of each message, reusing the written items of an equal beginning."""
-        kept_with = (self.origin, self.sends_reasoning, self.custom, settings)
+        kept_with = (self.origin, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
         new = (list(self._items(message, *settings)) for message in history[known:])
         written = [*(written or ()), *new]
@@ -267,7 +265,7 @@ class ResponsesWriter:
     ) -> Iterator[JsonObject]:
         calls = [_call(call, call["id"] in custom_ids) for call in message.get("tool_calls") or ()]
         is_own = self._is_own(message)
-        if message.get(ITEMS) and is_own and self.sends_reasoning:
+        if message.get(ITEMS) and is_own:
             items = _kept(message, calls, has_stored)
             if items is not None:
                 yield from items
