@@ -99,7 +99,9 @@ class LearningClient(HttpClient):
     _marks: Sequence[str] = ()  # fields of parts of messages that the client adds by itself
 
     def _connect(self, *, prepared: bool) -> None:
-        self._refused: frozenset[int] = frozenset()  # refused images and files, as marks of `mark_of`
+        # Images and files by `mark_of`: refused ones, and ones that are sent only while they are the newest.
+        self._refused: frozenset[int] = frozenset()
+        self._surplus: frozenset[int] = frozenset()
         self._refused_tools: list[JsonObject] = []  # tools of toolsets that the server rejected
         # Marks of the messages whose signed data the server rejected; None for all messages.
         self._unsigned: frozenset[int] | None = frozenset()
@@ -161,7 +163,7 @@ class LearningClient(HttpClient):
                 if not begun and attempts_left and isinstance(failure, LLMError):
                     notice = self._learn(request, attempt, failure)
                 if notice is None:
-                    self._refused -= request.left_out  # omitting the media did not help
+                    self._omit(request, frozenset())  # omitting the media did not help
                     raise
             else:
                 return
@@ -174,10 +176,13 @@ class LearningClient(HttpClient):
     ) -> RequestAttempt:
         """Return a request, changed as earlier refusals require."""
         profile, limit = self.profile, self._limit(messages, options)
-        if self._refused:
+        if self._refused or self._surplus:
             question = newest_question(messages)  # the newest question keeps all media
+            newest, earlier = _newest_media(messages), self._refused | self._surplus
             messages = [
-                message if message is question else without_refused(message, self._refused)
+                message
+                if message is question
+                else without_refused(message, self._refused if message is newest else earlier)
                 for message in messages
             ]
         if self._unsigned != frozenset():
@@ -257,10 +262,21 @@ class LearningClient(HttpClient):
             return Delta(notice=f"From now on {what}, because the server rejected a request ({details}).")
         if not tries:
             return self._leave_out_tool(attempt, error, request.tools)
-        self._refused = (self._refused - request.left_out) | tries[0]
-        request.left_out, request.tries = tries[0], tries[1:]
+        newest = _newest_media(attempt.messages) or {"content": ()}
+        self._omit(request, tries[0], is_surplus=tries[0].isdisjoint(map(mark_of, newest["content"])))
+        request.tries = tries[1:]
         notice = f"The server rejected earlier images or files ({details}), so they are left out of requests."
         return Delta(notice=notice)
+
+    def _omit(self, request: _Request, media: frozenset[int], *, is_surplus: bool = False) -> None:
+        """Leave out these images and files from now on, in place of those of the last try."""
+        self._refused -= request.left_out
+        self._surplus -= request.left_out
+        request.left_out = media
+        if is_surplus:
+            self._surplus |= media
+        else:
+            self._refused |= media
 
     def _learned(self, attempt: RequestAttempt, error: LLMError) -> str:
         """Change the profile, or leave out signed data; return what changes, or nothing."""
@@ -335,6 +351,16 @@ def _plain(message: Message) -> Message:
     """Return a message as one of another server: without the fields that its own server added."""
     meta = {name: value for name, value in message[META].items() if name != "origin"}
     return {**without_extra(message), META: meta}
+
+
+def _newest_media(messages: Sequence[Message]) -> Message | None:
+    """Return the newest message with images or files."""
+    kinds = MEDIA_KINDS.values()
+    for message in reversed(messages):
+        content = message.get("content")
+        if isinstance(content, list) and any(part["type"] in kinds for part in content):
+            return message
+    return None
 
 
 def _extra_text(message: JsonFields) -> str:

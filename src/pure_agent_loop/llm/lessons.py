@@ -6,7 +6,6 @@ error never causes a second change, and an unrelated error is reported unchanged
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,8 +84,7 @@ _CALL_ID = (
 )
 _ID_LENGTH = re.compile(rf"{_CALL_ID}.{{0,200}}?length (?:of )?(\d{{1,3}})\b", re.I | re.S)
 _ID_FORM = re.compile(
-    rf"{_CALL_ID}.{{0,200}}?(?:max\w*|at most|longer than|exceed\w*|too long|pattern|characters?|letters?)"
-    r"(?:\D{0,60}?(\d{1,4})\b)?",
+    rf"{_CALL_ID}.{{0,200}}?(?:max\w*|at most|longer than|exceed\w*|too long|pattern|character|letter)",
     re.I | re.S,
 )
 _ID_CHARACTERS = 40  # allowed by every server that takes ids of any length up to a maximum
@@ -389,8 +387,9 @@ def _ids(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     if exact and "maximum length" not in words.lower():
         what = f"call ids are sent as {exact[1]} letters and digits"
         return Lesson(replace(profile, call_id_length=int(exact[1])), what)
-    most = int(form[1]) if form and form[1] and int(form[1]) >= 8 else _ID_CHARACTERS
-    if most >= (profile.call_id_limit or math.inf) or all(fits_id(call_id, most) for call_id in ids):
+    longest = max(map(len, ids))
+    most = max((number for number in _numbers(words) if 8 <= number < longest), default=_ID_CHARACTERS)
+    if all(fits_id(call_id, most) for call_id in ids):
         return None
     what = f"call ids are sent as at most {most} letters, digits, _ and -"
     return Lesson(replace(profile, call_id_limit=most), what)
