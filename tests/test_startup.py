@@ -41,7 +41,8 @@ LATER += "doctor output toolsets kernel.loop kernel.kit kernel.state kernel.requ
 LATER += "kernel.calls kernel.gate runs.run sessions.resume sessions.replay "
 LATER += "audit.entries audit.verifying limits sessions.export sessions.story support.secrets.secret_shapes "
 LATER += "toolbox.shell.disasters toolbox.shell.line toolbox.shell.rules toolbox.shell.words "
-LATER += "assistant.agent_loop assistant.memory llm.lessons llm.failures llm.tokens llm.tool_modes.client"
+LATER += "assistant.agent_loop assistant.memory llm.lessons llm.property_names llm.failures llm.tokens "
+LATER += "llm.tool_modes.client"
 # Of the standard library what reads pages, archives and letters.
 FETCHING = {"http.client", "urllib.request", "zipfile", "email"}
 # Of ours what an agent may need, and most do not.

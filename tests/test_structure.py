@@ -60,7 +60,7 @@ LAYERS = [
         llm.tool_modes.fill schema.described schema.mended schema.plain schema.tidy llm.extra
         llm.histories
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
-        llm.control_tokens llm.lessons kernel.long_results schema.outcome schema.calling
+        llm.control_tokens llm.property_names llm.lessons kernel.long_results schema.outcome schema.calling
         schema.docstrings schema.typed_dicts
         kernel.run_tools llm.anthropic.request llm.anthropic.stream
         llm.gemini.request llm.gemini.stream llm.protocol_reader llm.responses.request llm.responses.stream
@@ -96,7 +96,7 @@ LAYERS = [
         runs.together runs.current_run runs.handoff agent_options agent ai_client loop
         llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
-        llm.http_client
+        llm.http_client llm.learning
         llm.anthropic.client llm.anthropic.clouds llm.gemini.client llm.responses.client llm.fallback local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool

@@ -6,7 +6,8 @@ Inputs are not changed, except by `adapt_fields`; a plain profile changes nothin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.extra import without_extra
@@ -19,7 +20,6 @@ from pure_agent_loop.llm.messages import (
     is_media,
     is_question,
     joined_content,
-    tool_message,
 )
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS, by_bytes
@@ -31,12 +31,14 @@ NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dep
 DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")
 BRIDGE = "OK."  # assistant text inserted between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
+LIMIT_FIELDS = (*TOKEN_LIMITS, "max_output_tokens", "maxOutputTokens")  # names in any protocol
+LEAST_ROOM = 1_024  # tokens; a shorter answer is useless, so the history is shortened instead
+_SHORT_ID = 24  # characters of an id made for one that a server rejects
+_PLAIN_ID = re.compile("[a-zA-Z0-9_-]+")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
-def adapt_messages(  # noqa: C901 - one branch a setting
-    messages: Sequence[Message], profile: Profile, origin: str = ""
-) -> list[Message]:
+def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = "") -> list[Message]:
     """Return messages in the form the profile requires, without `meta`.
 
     Args:
@@ -44,9 +46,7 @@ def adapt_messages(  # noqa: C901 - one branch a setting
         origin: The server and the model. Fields that another server or model added to the messages are
             omitted.
     """
-    if profile.takes is not None:
-        taken = [MEDIA_KINDS[kind] for kind in profile.takes]
-        messages = [in_words(message, taken) if is_media(message) else message for message in messages]
+    messages = adapt_content(messages, profile)
     adapted: Iterable[Message]
     if profile.reasoning_echo:
         adapted = _with_reasoning(messages, profile, origin)
@@ -68,8 +68,23 @@ def adapt_messages(  # noqa: C901 - one branch a setting
     if profile.call_stand_in:
         adapted = _with_stand_ins(adapted, profile.call_stand_in)
     if profile.call_id_length is not None:
-        adapted = _with_ids(adapted, profile.call_id_length)
+        length = profile.call_id_length
+        adapted = (_with_ids(message, lambda call_id: short_id(call_id, length)) for message in adapted)
     return list(adapted)
+
+
+def adapt_content(messages: Sequence[Message], profile: Profile) -> Sequence[Message]:
+    """Return messages with media and call ids as a profile requires, in any protocol; `meta` stays."""
+    if profile.takes is not None:
+        taken = [MEDIA_KINDS[kind] for kind in profile.takes]
+        messages = [in_words(message, taken) if is_media(message) else message for message in messages]
+    if (limit := profile.call_id_limit) is not None:
+        size = min(limit, _SHORT_ID)
+        messages = [
+            _with_ids(message, lambda i: i if fits_id(i, limit) else short_id(i, size))
+            for message in messages
+        ]
+    return messages
 
 
 def adapt_fields(body: JsonObject, profile: Profile, keep: Collection[str] = ()) -> None:
@@ -85,7 +100,18 @@ def adapt_fields(body: JsonObject, profile: Profile, keep: Collection[str] = ())
                 body.pop(name, None)
     for name in profile.refuses:
         if name not in keep:
-            body.pop(name, None)
+            leave_out(body, name)
+
+
+def leave_out(body: JsonObject, path: str) -> None:
+    """Remove a field of a request, such as ``thinking.display``; nested objects are copied."""
+    name, _, rest = path.partition(".")
+    inner = body.get(name)
+    if rest and isinstance(inner, Mapping):
+        body[name] = inner = dict(inner)
+        leave_out(inner, rest)
+    if not rest or inner == {}:
+        body.pop(name, None)
 
 
 def adapt_tools(tools: Tools, profile: Profile) -> list[JsonObject]:
@@ -95,6 +121,9 @@ def adapt_tools(tools: Tools, profile: Profile) -> list[JsonObject]:
         return tools
     adapted = []
     for tool in tools:
+        if not isinstance(tool.get("function"), Mapping):  # a tool of the server
+            adapted.append(tool)
+            continue
         function = dict(tool["function"])
         if without:
             function["parameters"] = simplify_schema(function.get("parameters") or {}, without)
@@ -204,16 +233,18 @@ def _is_plain(message: Message) -> bool:
     return message["role"] in ("user", "assistant") and not message.get("tool_calls")
 
 
-def _with_ids(messages: Iterable[Message], length: int) -> Iterator[Message]:
-    for message in messages:
-        if message.get("tool_calls"):
-            calls = [{**call, "id": short_id(call["id"], length)} for call in message["tool_calls"]]
-            yield {**message, "tool_calls": calls}
-        elif message["role"] == "tool":
-            call_id = message["tool_call_id"]
-            yield {**tool_message(short_id(call_id, length), message["content"])}
-        else:
-            yield message
+def _with_ids(message: Message, new_id: Callable[[str], str]) -> Message:
+    if message.get("tool_calls"):
+        calls = [{**call, "id": new_id(call["id"])} for call in message["tool_calls"]]
+        return {**message, "tool_calls": calls}
+    if message["role"] == "tool":
+        return {**message, "tool_call_id": new_id(message["tool_call_id"])}
+    return message
+
+
+def fits_id(call_id: str, limit: int) -> bool:
+    """Return True for an id of at most `limit` letters, digits, ``_`` and ``-``."""
+    return len(call_id) <= limit and _PLAIN_ID.fullmatch(call_id) is not None
 
 
 def short_id(call_id: str, length: int) -> str:

@@ -147,9 +147,7 @@ class _MessageTranslation:
         self._parts: list[Message] = []
         self._thoughts: list[str] = []
         given, kinds = message.get("tool_calls"), (list, tuple)
-        calls = (
-            [call for call in given if isinstance(call, Mapping)] if isinstance(given, kinds) else []
-        )
+        calls = [call for call in given if isinstance(call, Mapping)] if isinstance(given, kinds) else []
         self._calls = [_call(call) if _is_other_call(call) else dict(call) for call in calls]
         self._known = {call.get("id") for call in self._calls}  # a block may repeat a call
 

@@ -1,4 +1,4 @@
-"""Learning from refusals: one 400 response becomes one change of the `Profile`. Pure: no I/O.
+"""Learning from refusals: one 400 response becomes one change of later requests. Pure: no I/O.
 
 A change requires a refusal that names a part of the request, and a request that held this part. So the same
 error never causes a second change, and an unrelated error is reported unchanged.
@@ -9,14 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import permutations
+from typing import TYPE_CHECKING, NoReturn
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.adapt import DATA_KEYWORDS, NAMED_SCHEMAS, TOKEN_LIMITS
+from pure_agent_loop.llm.adapt import (
+    DATA_KEYWORDS,
+    LEAST_ROOM,
+    LIMIT_FIELDS,
+    NAMED_SCHEMAS,
+    TOKEN_LIMITS,
+    fits_id,
+)
 from pure_agent_loop.llm.extra import not_of_protocol
 from pure_agent_loop.llm.failures import read_error
 from pure_agent_loop.llm.messages import Message, is_media, mark_of, newest_question
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.property_names import PLAIN_NAME, fits, names_in, schemas_of
 from pure_agent_loop.media import MEDIA_KINDS
 
 if TYPE_CHECKING:
@@ -30,8 +39,11 @@ _REFUSED = re.compile(
     re.I,
 )
 # Fields that every request needs, or that `tool_mode` handles.
-_NEEDED = frozenset({"model", "messages", "tools", "stream", "response_format", "stop"})
-# JSON Schema keywords that every tool schema needs.
+_NEEDED = frozenset({
+    "model", "messages", "tools", "stream", "response_format", "stop", "input", "contents", "system",
+    "instructions", "systemInstruction", "anthropic_version", "format", "responseJsonSchema",
+})  # fmt: skip
+# JSON Schema keywords that no tool description can omit.
 _DESCRIBING = frozenset({"type", "properties", "items", "required", "enum", "description"})
 _SCHEMA_WORDS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
 _MODEL_GONE = re.compile(
@@ -66,7 +78,16 @@ _SINGLE_CALLS = re.compile(
     r"|one tool[_ -]?call at a time",
     re.I,
 )
-_ID_LENGTH = re.compile(r"\btool[_ ]?calls?\b.{0,200}?\bid\b.{0,200}?length (?:of )?(\d{1,3})\b", re.I | re.S)
+_CALL_ID = (
+    r"(?:call_?id|tool_?use_?id|\btool[_ ]?(?:calls?|use)\b.{0,200}?\bids?\b"
+    r"|function_?(?:call|response)\W{0,3}id\b)"
+)
+_ID_LENGTH = re.compile(rf"{_CALL_ID}.{{0,200}}?length (?:of )?(\d{{1,3}})\b", re.I | re.S)
+_ID_FORM = re.compile(
+    rf"{_CALL_ID}.{{0,200}}?(?:max\w*|at most|longer than|exceed\w*|too long|pattern|character|letter)",
+    re.I | re.S,
+)
+_ID_CHARACTERS = 40  # allowed by every server that takes ids of any length up to a maximum
 _CONTENT_NEEDED = re.compile(
     r"\bcontent\b.{0,80}(?:\bnull\b|\bnone\b|required|valid string|must be a string|expected a string)"
     r"|(?:\bnull\b|\bnone\b|missing field|invalid type).{0,60}\bcontent\b",
@@ -82,6 +103,31 @@ _TEXT_ONLY = re.compile(
     re.I,
 )
 _ANY_MEDIA_WORDS = re.compile("|".join([*_MEDIA_WORDS.values(), *MEDIA_KINDS.values()]), re.I)
+_TOO_MUCH_MEDIA = re.compile(
+    r"too (?:many|much|large|big)|many-image|exceed|maxim|at most|up to|(?:larger|more) than|limit|pixels"
+    r"|bytes|\bMB\b",
+    re.I,
+)
+# Data that only its server can read, and that it may no longer accept.
+_SIGNED = re.compile(
+    r"signature|encrypted|thought|redacted_thinking|(?:thinking|reasoning)['\"`]* (?:blocks?|items?)|\brs_\w"
+    r"|\bitem\b.{0,80}(?:not found|without its)",
+    re.I | re.S,
+)
+_OUTPUT_LIMIT = re.compile(
+    r"max(?:imum)?[ _]?(?:completion|output|new)?[ _]?tokens|(?:output|completion) tokens|completion\)", re.I
+)
+_NUMBER = re.compile(r"(?<![\w.-])(?:\d{1,3}(?:,\d{3})+|\d+)(?![\w-]|\.\d)")
+_BELOW = re.compile(r"(?:(?:less|lower|smaller) than|below|[^<]<)[ '\"`]*\Z", re.I)
+_WINDOW = re.compile(r"context|window|prompt|input", re.I)
+_LEAST_ANSWER = 16  # the smallest limit that OpenAI accepts
+_NAMES_PROPERTIES = re.compile(
+    r"propert(?:y|ies)\b.{0,40}\b(?:key|name)|(?:key|name)s?\b.{0,40}\bpropert|parameter names?", re.I | re.S
+)
+_NAME_RULE = re.compile(
+    r"match|pattern|invalid|must|only|alphanumeric|character|too long|length|not allowed", re.I
+)
+_NAMED_PATTERN = re.compile(r"\^?(\[(?:[^\[\]\\]|\\.)+\]\{\d*,\d+\})\$?")  # matches in linear time
 _STREAM_NEEDED = re.compile(
     r"only supports? stream|enable the stream|stream\w* (?:mode )?is required"
     r"|must be set to false for non-stream"
@@ -144,27 +190,49 @@ class Lesson:
     what: str
 
 
-def learn(profile: Profile, body: JsonFields, error: LLMError, chosen: Collection[str] = ()) -> Lesson | None:
-    """Return the profile change that a refusal requires; None if it names nothing to change.
+def learn(
+    profile: Profile,
+    body: JsonFields,
+    error: LLMError,
+    chosen: Mapping[str, str] | None = None,
+    *,
+    is_chat: bool = True,
+    marks: Collection[str] = (),
+) -> Lesson | None:
+    """Return the change of profile that a refusal requires; None if it names nothing to change.
 
     Args:
-        chosen: Fields that the caller set, which are never omitted.
+        body: The request. Its messages and tools are in the chat-completions shape, in any protocol.
+        chosen: Fields that the caller set, which are never omitted, and advice on each.
+        is_chat: Whether the request is one of chat completions, whose rules for messages then apply.
+        marks: Fields of parts of messages that the client adds by itself.
 
     Raises:
         LLMError: The refusal names one of `chosen`.
     """
+    chosen = chosen or {}
     if error.kind not in _KINDS:
         return None
-    for rule in _RULES:
+    for rule in _CHAT_RULES if is_chat else _RULES:
         lesson = rule(profile, body, error.said)
         if lesson is not None and lesson.profile != profile:
             return lesson
-    lesson = _refused_field(profile, body, error.said, chosen) or _refused_in_messages(
-        profile, body, error.said
-    )
+    fields = list(body) if is_chat else [*marks, *settings_of(body)]
+    lesson = _refused_field(profile, fields, error.said, chosen)
+    if lesson is None and is_chat:
+        lesson = _refused_in_messages(profile, body, error.said)
     if lesson is None:
-        _refuse_choices(profile, body, error, chosen)
+        _refuse_choices(profile, fields, error, chosen)
     return lesson
+
+
+def settings_of(fields: JsonFields, above: str = "") -> Iterator[str]:
+    """Yield the paths of the optional fields, such as ``thinking`` and ``thinking.display``."""
+    for name, value in fields.items():
+        if name not in _NEEDED:
+            yield f"{above}{name}"
+            if isinstance(value, Mapping):
+                yield from settings_of(value, f"{above}{name}.")
 
 
 def is_gone(error: LLMError, model: str) -> bool:
@@ -185,13 +253,18 @@ def is_gone(error: LLMError, model: str) -> bool:
     return (error.status == 404 and is_named) or (is_about_it and _MODEL_GONE.search(words) is not None)
 
 
-def _refuse_choices(profile: Profile, body: JsonFields, error: LLMError, chosen: Collection[str]) -> None:
-    named = _refused_names(profile, error.said, [n for n in body if n in chosen and n not in _NEEDED])
-    if not named:
-        return
-    ways = [_hint_for(name, profile.thinking) for name in named]
+def _refuse_choices(
+    profile: Profile, fields: Iterable[str], error: LLMError, chosen: Mapping[str, str]
+) -> None:
+    named = _refused_names(profile, error.said, [n for n in fields if n in chosen and n not in _NEEDED])
+    if named:
+        _reject(named, " ".join(dict.fromkeys(chosen[name] for name in named)), error)
+
+
+def _reject(named: Iterable[str], advice: str, error: LLMError) -> NoReturn:
+    """Raise the error for settings of the caller that a server rejected."""
     raise LLMError(
-        f"The server rejected {' and '.join(named)}, set by this program. {' '.join(dict.fromkeys(ways))} "
+        f"The server rejected {' and '.join(named)}, set by this program. {advice} "
         f"The server's error: {error.said}",
         error,
         kind="bad_request",
@@ -200,13 +273,59 @@ def _refuse_choices(profile: Profile, body: JsonFields, error: LLMError, chosen:
     ) from error
 
 
-def _hint_for(name: str, thinking: Collection[str]) -> str:
-    if name in thinking:
-        return (
-            "thinking_level sets this field: use thinking_level='off', a level that this model supports, or "
-            "profile=Profile(..., thinking={...}) with the field that this server expects."
-        )
-    return f"Remove {name}, or use a model that accepts it."
+def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int]:
+    """Return the largest output limit that a refusal allows, and the window that it names; 0 for none.
+
+    With a window, the limit is what the prompt of this request leaves; otherwise it is the model's.
+
+    Args:
+        own: Name of the caller's setting, if the limit is the caller's.
+
+    Raises:
+        LLMError: The caller set the limit.
+    """
+    sent = limit_of(body)
+    said = error.said
+    if sent is None or error.kind not in (*_KINDS, "context_overflow") or "budget" in said:
+        return 0, 0
+    if not _OUTPUT_LIMIT.search(said):
+        return 0, 0
+    numbers = _numbers(said)
+    limit = window = 0
+    if sent in numbers and _WINDOW.search(said):
+        others = [number for number in numbers if number != sent]
+        for pairs in (permutations(others, 2), [(sent, number) for number in others]):
+            rooms = [(size - prompt, size) for size, prompt in pairs if prompt < size < prompt + sent]
+            fitting = [room for room in rooms if LEAST_ROOM <= room[0] < sent]
+            limit, window = (limit, window) if limit else max(fitting, default=(0, 0))
+    if not limit and (sent in numbers or error.kind != "context_overflow"):
+        limit = max((number for number in numbers if _LEAST_ANSWER <= number < sent), default=0)
+    if own and error.kind == "context_overflow":
+        return 0, 0
+    if own and limit:
+        _reject([own], f"Set it to at most {limit}, or leave it out.", error)
+    return limit, window
+
+
+def limit_of(body: JsonFields) -> int | None:
+    """Return the output limit of a request in any protocol; None if it has none."""
+    fields = {**(body.get("generationConfig") or {}), **body}
+    return next((fields[name] for name in LIMIT_FIELDS if isinstance(fields.get(name), int)), None)
+
+
+def _numbers(words: str) -> list[int]:
+    """Return the numbers of an error; one that is excluded itself counts as the next smaller one."""
+    return [
+        int(match[0].replace(",", ""))
+        - bool(_BELOW.search(words[: match.start()]) or words[match.end() :].startswith(" (exclusive)"))
+        for match in _NUMBER.finditer(words)
+    ]
+
+
+def is_about_signed(error: LLMError) -> bool:
+    """Return True for a refusal that may be about signed or encrypted data of earlier responses."""
+    is_field = _REFUSED.search(error.said) is not None  # an unknown field, whatever its value
+    return error.kind in (*_KINDS, "not_found") and not is_field and _SIGNED.search(error.said) is not None
 
 
 def _token_limit(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
@@ -255,17 +374,45 @@ def _messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     calls = [message.get("tool_calls") or () for message in body["messages"]]
     if _SINGLE_CALLS.search(words) and any(len(group) > 1 for group in calls):
         return Lesson(replace(profile, parallel_calls=False), "each call is sent in a separate message")
-    length = _ID_LENGTH.search(words)
-    if length is not None and any(calls):
-        what = f"call ids are sent as {length[1]} letters and digits"
-        return Lesson(replace(profile, call_id_length=int(length[1])), what)
     if _CONTENT_NEEDED.search(words) and any(m.get("content") is None for m in body["messages"]):
         return Lesson(replace(profile, null_content=False), "no message is sent without content")
     return None
 
 
+def _ids(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
+    ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls") or ()]
+    form, exact = _ID_FORM.search(words), _ID_LENGTH.search(words)
+    if not ids or not (form or exact):
+        return None
+    if exact and "maximum length" not in words.lower():
+        what = f"call ids are sent as {exact[1]} letters and digits"
+        return Lesson(replace(profile, call_id_length=int(exact[1])), what)
+    longest = max(map(len, ids))
+    most = max((number for number in _numbers(words) if 8 <= number < longest), default=_ID_CHARACTERS)
+    if all(fits_id(call_id, most) for call_id in ids):
+        return None
+    what = f"call ids are sent as at most {most} letters, digits, _ and -"
+    return Lesson(replace(profile, call_id_limit=most), what)
+
+
+def _property_names(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
+    schemas = schemas_of(body.get("tools"), body.get("response_format"))
+    names = {name for schema in schemas for name in names_in(schema)}
+    odd = [name for name in names if not fits(name, PLAIN_NAME)]
+    if not _NAME_RULE.search(words) or not (
+        _NAMES_PROPERTIES.search(words) or any(len(name) > 1 and name in words for name in odd)
+    ):
+        return None
+    named = _NAMED_PATTERN.search(words)
+    for pattern in [*([named[1]] if named else []), PLAIN_NAME]:
+        if pattern != profile.property_names and not all(fits(name, pattern) for name in odd):
+            what = "properties of tools whose names the server rejects are sent under other names"
+            return Lesson(replace(profile, property_names=pattern), what)
+    return None
+
+
 def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    """Learn which media from tools a server refuses; for the user's media see `without_media`."""
+    """Learn which media of tools a server refuses; for the user's media see `media_to_omit`."""
     contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
     sent = {part.get("type") for content in contents for part in content}
     takes = MEDIA_KINDS if profile.takes is None else profile.takes
@@ -281,31 +428,38 @@ def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     return Lesson(replace(profile, takes=accepted), what)
 
 
-def without_media(messages: Sequence[Message], error: LLMError) -> frozenset[int]:
+def media_to_omit(messages: Sequence[Message], error: LLMError) -> list[frozenset[int]]:
     """Return the images and files to omit from a refused request, if they may be the cause.
 
     Media are a possible cause if the error mentions them, or if a bad request has no other known cause;
     without this rule, a session with a rejected picture in its history could not continue. Media of the
-    newest question are never omitted.
+    newest question are never omitted. Of too many, or of too large ones, the newest stay if possible.
 
     Args:
         messages: The history, without the media that are already omitted.
         error: The refusal. `learn` has found nothing in it.
 
     Returns:
-        Marks of the media; see `mark_of`.
+        Alternatives, in the order to try them, as marks of the media (see `mark_of`).
     """
-    if error.kind not in (*_KINDS, "not_found") or not (
-        error.kind == "bad_request" or _ANY_MEDIA_WORDS.search(error.said)
-    ):
-        return frozenset()
-    asked = _media_in([newest_question(messages) or {}])
-    return frozenset() if asked else _media_in(messages)
+    is_size = error.status == 413 or _TOO_MUCH_MEDIA.search(error.said) is not None
+    if error.kind not in (*_KINDS, "not_found") and error.status != 413:
+        return []
+    if not (error.kind == "bad_request" or error.status == 413 or _ANY_MEDIA_WORDS.search(error.said)):
+        return []
+    own = frozenset(_media_in([newest_question(messages) or {}]))
+    every = _media_in(messages)
+    if not every or (own and not is_size):
+        return []
+    newest = frozenset(next(filter(None, map(_media_in, ([m] for m in reversed(messages)))), ()))
+    tries = [{*every} - newest, {*every[:-1]} - {every[-1]}, newest, every] if is_size else [every]
+    omitted = (frozenset(marks) - own for marks in tries)
+    return list(dict.fromkeys(filter(None, omitted)))
 
 
-def _media_in(messages: Iterable[Message]) -> frozenset[int]:
+def _media_in(messages: Iterable[Message]) -> list[int]:
     parts = [part for m in messages if isinstance(m.get("content"), list) for part in m["content"]]
-    return frozenset(mark_of(part) for part in parts if part["type"] in MEDIA_KINDS.values())
+    return [mark_of(part) for part in parts if part["type"] in MEDIA_KINDS.values()]
 
 
 def is_about_own_media(messages: Iterable[Message], error: LLMError) -> bool:
@@ -381,9 +535,11 @@ def refused_tool(tools: Sequence[JsonFields], error: LLMError) -> int | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def _refused_field(profile: Profile, body: JsonFields, words: str, chosen: Collection[str]) -> Lesson | None:
+def _refused_field(
+    profile: Profile, fields: Iterable[str], words: str, chosen: Collection[str]
+) -> Lesson | None:
     kept = _NEEDED.union(profile.refuses, chosen)
-    named = _refused_names(profile, words, [name for name in body if name not in kept])
+    named = _refused_names(profile, words, [name for name in fields if name not in kept])
     if not named:
         return None
     return Lesson(
@@ -416,7 +572,13 @@ def _is_refused_in(words: str, name: str) -> bool:
 
 def _refused_names(profile: Profile, words: str, candidates: Collection[str]) -> list[str]:
     excluding = _EXCLUDING.search(words)  # then one of the named fields has to go: a default first
-    named = [n for n in candidates if _refuses(words, n) or (excluding and _names(words, n))]
+    named = [
+        path
+        for path in candidates
+        if _refuses(words, path)
+        or ("." in path and _refuses(words, path.rpartition(".")[2]))
+        or (excluding and _names(words, path))
+    ]
     return named + [
         name
         for name in profile.thinking  # a wrong value is treated like a wrong field here
@@ -456,11 +618,9 @@ def _spellings(name: str) -> set[str]:
 
 _RULES: tuple[Callable[[Profile, JsonFields, str], Lesson | None], ...] = (
     _media,
-    _reasoning,
-    _token_limit,
-    _streaming,
-    _system,
-    _messages,
+    _ids,
+    _property_names,
     _description,
     _schema,
 )
+_CHAT_RULES = (_media, _reasoning, _token_limit, _streaming, _system, _messages, *_RULES[1:])

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
+from pure_agent_loop.llm.adapt import LIMIT_FIELDS, adapt_fields, adapt_messages
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.cache_marks import cache_key, mark_for_cache
@@ -22,17 +22,15 @@ from pure_agent_loop.llm.http.connections import drain
 from pure_agent_loop.llm.http_client import (
     LOCAL_SECONDS,
     PROBE_SECONDS,
-    HttpClient,
     checked_key,
     encode_body,
     load_json_packages,
 )
-from pure_agent_loop.llm.messages import is_question, mark_of, newest_question, without_refused
+from pure_agent_loop.llm.learning import LearningClient, RequestAttempt, leave_out_advice
 from pure_agent_loop.llm.options import NOT_IN_BODY
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODELS,
     NO_THINKING,
-    Default,
     DefaultModel,
     Profile,
     chosen_fields,
@@ -41,20 +39,22 @@ from pure_agent_loop.llm.profiles import (
 )
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
 from pure_agent_loop.llm.values import NOTHING, Delta, get
-from pure_agent_loop.media import MEDIA_KINDS
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
+    from pure_agent_loop.llm.message_types import JsonObject, Message, Tools
 
 
 DEFAULT_URL = "https://api.openai.com/v1"
-MAX_ADAPTATIONS = 8  # maximum per request; each change removes something, so the retries end
+_ADVICE = (
+    "thinking_level sets this field: use thinking_level='off', a level that this model supports, or "
+    "profile=Profile(..., thinking={...}) with the field that this server expects."
+)
 
 
-class OpenAIClient(HttpClient):
+class OpenAIClient(LearningClient):
     """A model on an OpenAI-compatible server.
 
     If a server refuses a field or feature, the client sends the request again without it, emits a notice, and
@@ -75,6 +75,8 @@ class OpenAIClient(HttpClient):
         ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, `prepare` or the
             first request raises it.
     """
+
+    _is_chat = True
 
     def __init__(
         self,
@@ -97,15 +99,12 @@ class OpenAIClient(HttpClient):
         self.thinking_level = thinking_level
         self.profile = profile or profile_for(self.base_url, model)
         self.profile.thinking_fields(thinking_level)  # raises for an invalid level
-        self.keeps_choices = True  # False while a server is being probed
         self._left_out = frozenset(profile.refuses if profile else ())
         key = checked_key(api_key) or _key_at_hand(self.base_url)
         local = {"timeout": LOCAL_SECONDS} if is_loopback(self.base_url) else {}
         self._take_settings(
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
         )
-        self._refused: frozenset[int] = frozenset()  # refused images and files, as marks from `mark_of`
-        self._refused_tools: list[JsonObject] = []  # toolset tools that the server rejected
         self._props: Any = None
         self._reported_window: int | None = None
         self._connect(prepared=prepared)
@@ -159,155 +158,75 @@ class OpenAIClient(HttpClient):
             self._reported_window = window if isinstance(window, int) and window > 0 else None
         return props
 
-    def request_body(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: Options,
-        stream: bool,
-    ) -> JsonObject:
-        """Build the body of a request.
-
-        Args:
-            messages: The history, in wire form or with `meta`.
-            tools: Tool schemas, or None.
-            options: Fields of the request, and ``extra_body``, whose fields are merged in last.
-            stream: Whether to stream the response; ``stream=False`` in the options overrides it.
-        """
-        profile = self.profile
-        stream = stream and options.get("stream") is not False
-        if self._refused:
-            question = newest_question(messages)  # the newest question keeps all media
-            messages = [
-                message if message is question else without_refused(message, self._refused)
-                for message in messages
-            ]
+    def _body(self, attempt: RequestAttempt) -> JsonObject:
+        profile, options, tools = attempt.profile, attempt.options, attempt.tools
+        stream = attempt.stream and options.get("stream") is not False
         body: JsonObject = {
             "model": self.model,
-            "messages": adapt_messages(messages, profile, self.origin),
+            "messages": adapt_messages(attempt.messages, profile, self.origin),
         }
-        if tools := self._accepted(tools):
-            body["tools"] = adapt_tools(tools, profile)
-        if options.get("server_tools"):
-            body["tools"] = with_server_tools(body.get("tools"), options)
+        if tools := with_server_tools(tools, options):
+            body["tools"] = tools
         if (tokens := control_tokens(profile.control_tokens)) is not None:
-            tokens.break_request(body, messages)
+            tokens.break_request(body, attempt.messages)
         if profile.cache_marks:
             mark_for_cache(body)
         if self._takes_cache_key if profile.cache_key is None else profile.cache_key:
-            body["prompt_cache_key"] = cache_key(messages, tools)
+            body["prompt_cache_key"] = cache_key(attempt.messages, attempt.tools)
         if stream if profile.streaming is None else profile.streaming:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
         level = options.get("thinking_level") or self.thinking_level
         body.update(profile.thinking_fields(level))
         body.update({k: v for k, v in options.items() if v is not None and k not in NOT_IN_BODY})
-        if profile.max_output and not any(body.get(name) for name in TOKEN_LIMITS):
-            body["max_tokens"] = profile.max_output
-        keep = self._chosen(profile, options) - self._left_out if profile.refuses else ()
+        keep = self._chosen(attempt).keys() - self._left_out if profile.refuses else ()
         adapt_fields(body, profile, keep)
         body.update(options.get("extra_body") or {})
         return body
 
-    def _accepted(self, tools: Tools | None) -> list[JsonObject] | None:
-        """Return the tools without the refused toolset tools."""
-        refused = self._refused_tools
-        if not (tools and refused):
-            return tools
-        return [tool for tool in tools if not (isinstance(tool, Default) and tool in refused)]
-
-    def _chosen(self, profile: Profile, options: Options) -> frozenset[str]:
-        """Return the fields that the caller set, as opposed to defaults."""
+    def _chosen(self, attempt: RequestAttempt) -> dict[str, str]:
         if not self.keeps_choices:
-            return frozenset()
+            return {}
+        profile, options = attempt.profile, attempt.options
         level = options.get("thinking_level") or self.thinking_level
         # A model that rejects the fields for "off" cannot think, so these may be left out.
         fields = profile.thinking_fields(level) if level != "off" else ()
-        return chosen_fields(options) | frozenset(fields)
+        names = {*chosen_fields(options), *fields}
+        return {name: _ADVICE if name in profile.thinking else leave_out_advice(name) for name in names}
 
-    async def _ask(  # noqa: C901 - one exchange: request, response, refusal
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: JsonObject,
-        stream: bool,
-    ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response; after a refusal that teaches something, try again."""
-        request = _Request(messages, tools, options, set())
-        if self.profile.takes is not None and (notice := self._leave_out_media(messages)) is not None:
-            yield notice
-        for attempts_left in range(MAX_ADAPTATIONS + len(tools or ()), -1, -1):
-            profile, begun, response = self.profile, False, None
-            body = self.request_body(messages, tools, options, stream)
-            try:
-                encoded = encode_body(body)
-                transport = await self._connections.transport()
-                answer = await transport.post(encoded, options)
-                response = _ResponseReading(answer, profile, body, encoded)
-                while response.is_open:
-                    for delta in await response.next_deltas():
-                        begun = True
-                        yield delta
-                await response.drain()
-                if (rest := response.rest()) is not None:
-                    yield rest
-            except Exception as error:  # noqa: BLE001 - raised below
-                failure = self._as_llm_error(error)
-                notice = None
-                if not begun and attempts_left and isinstance(failure, LLMError):
-                    notice = self._learn(request, profile, body, failure)
-                if notice is None:
-                    self._refused -= request.left_out  # omitting the media did not help
-                    raise failure  # noqa: B904 - its cause is set
-            else:
-                return
-            finally:
-                if response is not None:
-                    await response.aclose()
-            yield notice
+    async def _send(self, attempt: RequestAttempt) -> AsyncGenerator[Delta, None]:
+        response = None
+        attempt.body = self._body(attempt)
+        try:
+            encoded = encode_body(attempt.body)
+            transport = await self._connections.transport()
+            answer = await transport.post(encoded, attempt.options)
+            response = _ResponseReading(answer, attempt, encoded)
+            while response.is_open:
+                for delta in await response.next_deltas():
+                    yield delta
+            await response.drain()
+            if (rest := response.rest()) is not None:
+                yield rest
+        except Exception as error:  # noqa: BLE001 - raised below
+            raise self._as_llm_error(error)  # noqa: B904 - its cause is set
+        finally:
+            if response is not None:
+                await response.aclose()
 
-    def _leave_out_media(self, messages: list[Message]) -> Delta | None:
-        """Leave out earlier media from people that the profile excludes; return a notice if any are new."""
-        excluded = {MEDIA_KINDS[kind] for kind in MEDIA_KINDS if kind not in (self.profile.takes or ())}
-        question = newest_question(messages)
-        earlier = [m["content"] for m in messages if is_question(m) and m is not question]
-        parts = [part for content in earlier if isinstance(content, list) for part in content]
-        media = {mark_of(part) for part in parts if part["type"] in excluded} - self._refused
-        if not media:
+    def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:
+        """Use the next default model if the present one is gone."""
+        from pure_agent_loop.llm import lessons
+
+        model = attempt.body["model"]
+        is_default = self._default_models and "model" not in chosen_fields(attempt.options)
+        if not (is_default and lessons.is_gone(error, model)):
             return None
-        self._refused |= media
-        return Delta(notice=f"Earlier images or files are left out of requests: {self.model} rejects them.")
-
-    def _learn(self, request: _Request, profile: Profile, body: JsonFields, error: LLMError) -> Delta | None:
-        """Adapt later requests to a refusal; return a notice, or None without a change.
-
-        Raises:
-            LLMError: The refusal names a field or a tool that the caller set.
-        """
-        from pure_agent_loop.llm import lessons  # loaded only after a refusal
-
-        if self.profile is not profile:
-            return NOTHING  # a concurrent request has adapted the profile
-        messages, options, details = request.messages, request.options, shorten(error.said, 200)
-        is_default = self._default_models and "model" not in chosen_fields(options)
-        if is_default and lessons.is_gone(error, body["model"]):
-            if body["model"] != self.model:
-                return NOTHING  # a concurrent request has replaced the model
-            if self.model != self._default_models[-1]:
-                return Delta(notice=self._use_next_model(details))
-        media = lessons.without_media(messages, error) - self._refused
-        if not (media and lessons.is_about_own_media(messages, error)):
-            lesson = lessons.learn(profile, body, error, self._chosen(profile, options))
-            if lesson is not None:
-                self.profile = lesson.profile
-                notice = f"From now on {lesson.what}, because the server rejected a request ({details})."
-                return Delta(notice=notice)
-        if not media:
-            return self._leave_out_tool(body, error, request.tools)
-        self._refused |= media
-        request.left_out.update(media)
-        notice = f"The server rejected earlier images or files ({details}), so they are left out of requests."
-        return Delta(notice=notice)
+        if model != self.model:
+            return NOTHING  # a concurrent request has replaced the model
+        if self.model == self._default_models[-1]:
+            return None
+        return Delta(notice=self._use_next_model(shorten(error.said, 200)))
 
     def _use_next_model(self, details: str) -> str:
         """Switch to the next default model; return a notice."""
@@ -320,34 +239,6 @@ class OpenAIClient(HttpClient):
             f"The default model {gone!r} no longer exists ({details}); using {self.model!r}."
             " Set the model with model=... or --model."
         )
-
-    def _leave_out_tool(self, body: JsonFields, error: LLMError, tools: Tools | None) -> Delta | None:
-        """Omit the toolset's tool that a refusal names from all later requests.
-
-        Raises:
-            LLMError: The refusal names one of the caller's tools.
-        """
-        from pure_agent_loop.llm import lessons
-
-        index = lessons.refused_tool(body.get("tools") or (), error)
-        if index is None:
-            return None
-        own = self._accepted(tools) or []
-        if index >= len(own):  # a server tool
-            return None
-        tool = own[index]
-        name, details = tool["function"]["name"], shorten(error.said, 200)
-        if isinstance(tool, Default):
-            self._refused_tools.append(tool)
-            return Delta(notice=f"Tool {name} is left out from now on: the server rejected it ({details}).")
-        raise LLMError(
-            f"The server rejected the tool {name!r}, set by this program. Change its name, description or "
-            f"schema, or remove it. The server's error: {error.said}",
-            error,
-            kind="bad_request",
-            status=error.status,
-            said=error.said,
-        ) from error
 
     def _new_transport(self) -> Transport:
         load_json_packages()
@@ -366,29 +257,21 @@ class OpenAIClient(HttpClient):
         return transport_for(self._settings)
 
 
-class _Request(NamedTuple):
-    """A caller's request, and the marks of images and files that were left out of it."""
-
-    messages: list[Message]
-    tools: Tools | None
-    options: JsonObject
-    left_out: set[int]
-
-
 class _ResponseReading:
     """A response that is being read.
 
     Args:
-        profile: The profile that `body` was made for.
-        encoded: The same request as it was sent.
+        attempt: The request.
+        encoded: The request as it was sent.
     """
 
-    def __init__(self, answer: HttpResponse, profile: Profile, body: JsonFields, encoded: bytes) -> None:
+    def __init__(self, answer: HttpResponse, attempt: RequestAttempt, encoded: bytes) -> None:
         self._answer = answer
         self._reader = BodyReader(answer.headers.get("content-type", ""))
-        tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
+        tokens = control_tokens(attempt.profile.control_tokens) if JOINER_BYTES in encoded else None
         self._mender = None if tokens is None else tokens.mender()
-        self._limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
+        sent = (attempt.body.get(name) for name in LIMIT_FIELDS)
+        self._limit_is_ours = attempt.limit is not None and attempt.limit in sent
         self._is_read = False  # True once the response has been read to its end
         self.aclose = answer.aclose
 

@@ -35,6 +35,10 @@ class OptionNames(NamedTuple):
     translated: Collection[str]
     is_camel_case: bool = False
 
+    def spellings(self, name: str) -> set[str]:
+        """Return the names that an option may have in the protocol."""
+        return {name, self.renamed.get(name, name), _camel(name)}
+
     def read(self, options: Options) -> Iterator[tuple[str, Any]]:
         """Yield the fields that options set, with their values. Defaults that it lacks are left out.
 

@@ -81,6 +81,12 @@ class DefaultInt(Default, int):
     __slots__ = ()
 
 
+class LearnedLimit(DefaultInt):
+    """An output limit that a server has set in a refusal."""
+
+    __slots__ = ()
+
+
 class DefaultText(Default, str):
     """A default string."""
 
@@ -150,7 +156,7 @@ class Profile:
         thinking_off: Request fields for ``thinking_level="off"``, for models that think by default; None for
             models that always think, for which the level is an error. The default level sends nothing.
         levels: Thinking levels of the model, other than ``off``; any other level is an error.
-        refuses: Request fields to omit, such as ``temperature`` or ``stream_options``.
+        refuses: Request fields to omit, such as ``temperature`` or ``thinking.display``.
         output_limit_field: Name of the output limit, ``max_tokens`` or ``max_completion_tokens``; empty
             keeps the caller's.
         reasoning_echo: The field for sending reasoning back, such as ``reasoning_content``; empty sends none.
@@ -164,6 +170,10 @@ class Profile:
         null_content: A message with calls may lack content; else the content is an empty string.
         call_stand_in: Fields for the first call of a message that lacks them, as it came from another model.
         call_id_length: Number of letters and digits of a call id; None allows any id.
+        call_id_limit: Maximum characters of a call id, of letters, digits, ``_`` and ``-``; other ids are
+            replaced. None allows any id.
+        property_names: Regular expression that the names of properties in schemas must match as a whole;
+            other names are replaced in requests and restored in responses. Empty allows any name.
         schema_without: JSON Schema keywords that tool schemas must not use.
         description_limit: Maximum characters of a tool's description; None for no limit.
         streaming: True if every request must be streamed, False if none may be, None for both.
@@ -203,6 +213,8 @@ class Profile:
     null_content: bool = True
     call_stand_in: JsonFields = field(default_factory=dict, kw_only=True)
     call_id_length: int | None = None
+    call_id_limit: int | None = field(default=None, kw_only=True)
+    property_names: str = field(default="", kw_only=True)
     schema_without: Collection[str] = ()
     description_limit: int | None = None
     streaming: bool | None = None
@@ -229,7 +241,7 @@ class Profile:
         if wrong := [kind for kind in self.takes or () if kind not in MEDIA_KINDS]:
             raise ConfigError(f"Profile.takes holds unknown {wrong!r}. Use: {', '.join(MEDIA_KINDS)}.")
         _check_tokens(self.control_tokens or ())
-        for name in ("url", "model"):
+        for name in ("url", "model", "property_names"):
             pattern = getattr(self, name)
             try:
                 re.compile(pattern, re.I)

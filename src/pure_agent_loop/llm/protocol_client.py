@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import urllib.parse
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.adapt import leave_out
 from pure_agent_loop.llm.addresses import checked_url, is_loopback
 from pure_agent_loop.llm.http.connections import Connections, drain
 from pure_agent_loop.llm.http_client import (
     LOCAL_SECONDS,
     PROBE_SECONDS,
-    HttpClient,
     checked_key,
     encode_body,
     load_json_packages,
 )
-from pure_agent_loop.llm.profiles import Profile, check_thinking_level
+from pure_agent_loop.llm.learning import LearningClient, RequestAttempt, leave_out_advice
+from pure_agent_loop.llm.options import OptionNames
+from pure_agent_loop.llm.profiles import check_thinking_level, chosen_fields
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.secrets.redaction import shown_url
@@ -29,8 +30,17 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 
-class ProtocolClient(HttpClient):
-    """A model that uses its maker's own protocol.
+# Fields that a thinking level sets, in any protocol.
+_LEVEL_FIELDS = frozenset({
+    "thinking", "thinking.type", "thinking.budget_tokens", "output_config", "output_config.effort",
+    "reasoning", "reasoning.effort", "generationConfig.thinkingConfig",
+    "generationConfig.thinkingConfig.thinkingLevel", "generationConfig.thinkingConfig.thinkingBudget",
+})  # fmt: skip
+_ADVICE = "thinking_level sets this field: use thinking_level='off', or a level that this model supports."
+
+
+class ProtocolClient(LearningClient):
+    """A model behind its maker's own protocol.
 
     Args:
         model: The model's name on the server.
@@ -48,10 +58,10 @@ class ProtocolClient(HttpClient):
     """
 
     thinks_in_text = False  # thinking has a separate field
-    profile: Profile
     default_url: ClassVar[str]
     url_variable: ClassVar[str]
     key_variable: ClassVar[str]
+    _option_names: ClassVar[OptionNames]
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
@@ -153,15 +163,30 @@ class ProtocolClient(HttpClient):
         """
         return self._ask(messages, tools, kwargs, stream=kwargs.get("stream") is not False)
 
-    @abstractmethod
-    def request_body(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: Options,
-        stream: bool,
-    ) -> JsonObject:
-        """Build the body of a request; see `ShowsRequest`."""
+    def _chosen(self, attempt: RequestAttempt) -> dict[str, str]:
+        from pure_agent_loop.llm.lessons import settings_of
+
+        options = attempt.options
+        own = {field: name for name in chosen_fields(options) for field in self._option_names.spellings(name)}
+        level = options.get("thinking_level") or self.thinking_level
+        # A model that rejects the fields for "off" cannot think, so these may be left out.
+        level_fields = _LEVEL_FIELDS if level not in (None, "off") else ()
+        chosen: dict[str, str] = {}
+        for path in settings_of(attempt.body):
+            name = own.get(path.partition(".")[0]) or own.get(path.rpartition(".")[2])
+            if name or path in level_fields:
+                chosen[path] = leave_out_advice(name) if name else _ADVICE
+        return chosen
+
+    def _accepted_fields(self, attempt: RequestAttempt, body: JsonObject) -> JsonObject:
+        """Return a body without the fields that the server has refused, except those of the caller."""
+        attempt.body = body
+        if attempt.profile.refuses:
+            attempt.body, chosen = dict(body), self._chosen(attempt)
+            for path in attempt.profile.refuses:
+                if path not in chosen:
+                    leave_out(attempt.body, path)
+        return attempt.body
 
     def _endpoint(self) -> str:
         """Return the URL for requests; the version may be part of the base URL or not."""

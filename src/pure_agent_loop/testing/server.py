@@ -192,6 +192,10 @@ class ScriptedServer:
         """Return the violations of a request."""
         return check_request(request.body, extra_keys=self._extra_keys)
 
+    def _refusal_of(self, request: ServerRequest) -> str:  # noqa: ARG002 - other protocols have limits
+        """Return the words that refuse a valid request beyond a limit of real servers; empty for none."""
+        return ""
+
     def _other(self, request: ServerRequest, path: str) -> Any:
         """Return the JSON for a request to another endpoint; None if the endpoint is unknown."""
         return _model_list(self._models) if request.method == "GET" and path.endswith("/models") else None
@@ -201,6 +205,9 @@ class ScriptedServer:
         if problems:
             self._complain(problems)
             await out.respond(400, to_json(error_body("Invalid request: " + "; ".join(problems))))
+            return
+        if self._check and (words := self._refusal_of(request)):
+            await out.respond(400, to_json(error_body(words)))
             return
         try:
             plan = plan_item(await self._next_item(request), request.messages, self._usage)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from llm_client_conformance.protocols.limits import messages_refusal
 from llm_client_conformance.protocols.messages_answers import IssuedThinking, MessagesWriting
 from llm_client_conformance.protocols.messages_rules import check_messages_request, digest_of
 from llm_client_conformance.protocols.models import EFFORTS, claude_rules
@@ -74,6 +75,9 @@ class MessagesServer(ScriptedServer):
 
     def _key_of(self, request: ServerRequest) -> str:
         return request.headers.get("x-api-key", "")
+
+    def _refusal_of(self, request: ServerRequest) -> str:
+        return messages_refusal(request.body)
 
     def _problems_of(self, request: ServerRequest) -> list[str]:
         return check_messages_request(request.body, request.headers, issued=self.issued)

@@ -7,6 +7,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
+from llm_client_conformance.protocols.limits import responses_refusal
 from llm_client_conformance.protocols.responses_answers import IssuedItems, ResponsesWriting
 from llm_client_conformance.protocols.responses_rules import check_responses_request
 from llm_client_conformance.scripted.completions import Writing, to_json
@@ -58,6 +59,9 @@ class ResponsesServer(ScriptedServer):
         writing = ResponsesWriting(number, str(body.get("model")), issued=self.issued, request=body)
         writing.encrypts = "reasoning.encrypted_content" in (body.get("include") or ())
         return writing
+
+    def _refusal_of(self, request: ServerRequest) -> str:
+        return responses_refusal(request.body)
 
     def _problems_of(self, request: ServerRequest) -> list[str]:
         return check_responses_request(request.body, issued=self.issued)

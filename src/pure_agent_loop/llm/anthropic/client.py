@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for, refined
-from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter, with_handles
+from pure_agent_loop.llm.anthropic.request import (
+    OPTIONS,
+    MessagesRequest,
+    RequestWriter,
+    with_handles,
+)
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.http_client import encode_body
+from pure_agent_loop.llm.learning import RequestAttempt
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
 MAX_CONTINUATIONS = 10  # maximum continuations of a response that the server paused
 # Closed models: no text in a request is read as a control token.
-_PROFILE = Profile("Anthropic Messages", control_tokens=())
+_PROFILE = Profile("Anthropic Messages", thinking={}, control_tokens=())
 _COUNTED = frozenset({
     "cache_control", "context_management", "mcp_servers", "messages", "model", "output_config", "system",
     "thinking", "tool_choice", "tools",
@@ -59,6 +65,7 @@ class AnthropicClient(ProtocolClient):
     url_variable = "ANTHROPIC_BASE_URL"
     key_variable = "ANTHROPIC_API_KEY"
     own_host = "anthropic.com"
+    _option_names = OPTIONS
     path = "/messages"
     _window_field = "max_input_tokens"
     reader: ClassVar[type[MessagesReader]] = MessagesReader
@@ -77,21 +84,17 @@ class AnthropicClient(ProtocolClient):
         self.family = family or family_for(str(model))
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         self.family.thinking_fields(thinking_level)
-        self.profile = _profile_of(self.family)
-        self._caches = caches
+        self.profile = _with_mode(_PROFILE, self.family)
+        self._marks = ("cache_control",) if caches else ()
         self._has_asked = family is not None
         self._histories: WrittenHistories[Any] = WrittenHistories()
         self._left_out: set[str] = set()  # responses whose omitted thinking was reported
 
-    def request_body(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: Options,
-        stream: bool,
-    ) -> JsonObject:
-        """Build the body of a request; see `ShowsRequest`."""
-        return self._write(messages, tools, options, stream=stream).body
+    def _body(self, attempt: RequestAttempt) -> JsonObject:
+        return self._request(attempt).body
+
+    def _default_limit(self) -> int:
+        return min(self.profile.max_output or self.family.max_output, self.family.max_output)
 
     def _model_address(self) -> str:
         return f"{self._settings['endpoint'].removesuffix(self.path)}/models/{self.model}"
@@ -100,7 +103,7 @@ class AnthropicClient(ProtocolClient):
         super()._read_model(info)
         if isinstance(info, Mapping):
             self.family = refined(self.family, info)
-            self.profile = _profile_of(self.family)
+            self.profile = _with_mode(self.profile, self.family)
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
         """Return the number of input tokens in a request, counted by the server.
@@ -108,7 +111,7 @@ class AnthropicClient(ProtocolClient):
         Raises:
             LLMError: The server has no such endpoint, or the request failed.
         """
-        request = self._write(messages, tools, kwargs, stream=False)
+        request = self._request(self._adapt(messages, tools, kwargs, stream=False))
         body = {name: value for name, value in request.body.items() if name in _COUNTED}
         counter = Connections(self._counting_transport)
         try:
@@ -136,6 +139,10 @@ class AnthropicClient(ProtocolClient):
     def _auth_headers(self, key: str) -> dict[str, str]:
         return {"x-api-key": key, "anthropic-version": self.family.version}
 
+    def _request(self, attempt: RequestAttempt) -> MessagesRequest:
+        request = self._write(attempt.messages, attempt.tools, attempt.options, stream=attempt.stream)
+        return replace(request, body=self._accepted_fields(attempt, request.body))
+
     def _write(
         self,
         messages: list[Message],
@@ -144,24 +151,19 @@ class AnthropicClient(ProtocolClient):
         *,
         stream: bool,
     ) -> MessagesRequest:
+        caches = not {*self._marks} <= {*self.profile.refuses}
         writer = RequestWriter(
-            self.model, self.family, self.thinking_level, self.origin, self._caches, self._histories
+            self.model, self.family, self.thinking_level, self.origin, caches, self._histories
         )
         return writer.write(messages, with_server_tools(tools, options), options, stream)
 
-    async def _ask(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: JsonObject,
-        stream: bool,
-    ) -> AsyncGenerator[Delta, None]:
+    async def _send(self, attempt: RequestAttempt) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response; continue one that the server paused."""
-        request = self._write(messages, tools, options, stream=stream)
+        request = self._request(attempt)
         if notice := self._notice(request):
             yield Delta(notice=notice)
-        options = _with_betas(options, request.betas)
-        limit_is_ours = request.body["max_tokens"] == self.family.max_output
+        options = _with_betas(attempt.options, request.betas)
+        limit_is_ours = request.body["max_tokens"] in (self.family.max_output, attempt.limit)
         blocks: list[JsonObject] = []
         handles: JsonObject = {}
         spent: TokenUsage | None = None
@@ -208,9 +210,9 @@ class AnthropicClient(ProtocolClient):
         )
 
 
-def _profile_of(family: ClaudeFamily) -> Profile:
+def _with_mode(profile: Profile, family: ClaudeFamily) -> Profile:
     """Return the profile: a typed answer is constrained output if the model supports it, otherwise a call."""
-    return replace(_PROFILE, output_mode="native" if family.takes_format else "tool")
+    return replace(profile, output_mode="native" if family.takes_format else "tool")
 
 
 def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | None:

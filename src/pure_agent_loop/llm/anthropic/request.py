@@ -29,7 +29,7 @@ from pure_agent_loop.llm.messages import (
     split_data_url,
 )
 from pure_agent_loop.llm.options import OptionNames, as_list
-from pure_agent_loop.llm.profiles import Default
+from pure_agent_loop.llm.profiles import Default, LearnedLimit
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
@@ -49,12 +49,13 @@ TOOLS_BETA = "inline-tools-2026-09-15"
 SUMMARY_BETA = "compact-2026-09-04"
 _EDIT_BETAS = {"compact": "compact-2026-01-12", "clear": "context-management-2025-06-27"}  # by first word
 MAX_ID = 64  # maximum characters of a call's id
+MIN_BUDGET = 1_024  # smallest budget for thinking, in tokens
 CONTINUE = "Continue."  # a request must begin and end with a user message
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _THINKING = ("thinking", "redacted_thinking")
 _SAMPLING = ("temperature", "top_p", "top_k")
 # The fields of the protocol and of its betas. `betas` becomes a header.
-_OPTIONS = OptionNames(
+OPTIONS = OptionNames(
     "Anthropic's Messages API",
     fields=frozenset({
         "betas", "cache_control", "compaction", "container", "context_management", "diagnostics",
@@ -239,7 +240,7 @@ class RequestWriter:
         """Return the fields for the options, thinking included."""
         level = options.get("thinking_level") or self.level
         fields: JsonObject = self.family.thinking_fields(level)
-        for name, value in _OPTIONS.read(options):
+        for name, value in OPTIONS.read(options):
             if name == "stop_sequences":
                 fields[name] = as_list(value)
             elif name == "output_config":
@@ -252,6 +253,9 @@ class RequestWriter:
         self._check_sampling(fields)
         budget = (fields.get("thinking") or {}).get("budget_tokens")
         limit = fields.get("max_tokens", self.family.max_output)
+        if isinstance(budget, int) and isinstance(limit, LearnedLimit) and budget >= limit > MIN_BUDGET:
+            budget = max(limit // 2, MIN_BUDGET)
+            fields["thinking"] = {**fields["thinking"], "budget_tokens": budget}
         if isinstance(budget, int) and budget >= limit:
             raise ConfigError(
                 f"max_tokens={limit} must exceed the thinking budget of {budget} tokens. "

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.base import with_server_tools
-from pure_agent_loop.llm.gemini.request import GeminiModel, GeminiWriter
+from pure_agent_loop.llm.gemini.request import OPTIONS, GeminiModel, GeminiWriter
 from pure_agent_loop.llm.gemini.stream import GeminiReader
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.http_client import encode_body
+from pure_agent_loop.llm.learning import RequestAttempt
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.values import Delta
@@ -22,9 +23,9 @@ from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
-    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
+    from pure_agent_loop.llm.message_types import JsonObject
 
-_PROFILE = Profile("Gemini", control_tokens=())
+_PROFILE = Profile("Gemini", thinking={}, control_tokens=())
 MAX_MALFORMED = 100  # maximum malformed responses to remember until their requests are repeated
 _VERSIONS = ("/v1", "/v1beta", "/v1alpha")
 
@@ -52,6 +53,7 @@ class GeminiClient(ProtocolClient):
     key_variable = "GEMINI_API_KEY"
     other_key_variables = ("GOOGLE_API_KEY",)
     own_host = "googleapis.com"
+    _option_names = OPTIONS
     path = "/models/"
     _window_field = "inputTokenLimit"
 
@@ -73,16 +75,10 @@ class GeminiClient(ProtocolClient):
         self._histories: WrittenHistories[Any] = WrittenHistories()
         self._malformed: dict[str, str] = {}  # reasons, by digest of the request's contents
 
-    def request_body(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: Options,
-        stream: bool,  # noqa: ARG002 - named in the URL, not in the body
-    ) -> JsonObject:
-        """Build the body of a request; see `ShowsRequest`."""
+    def _body(self, attempt: RequestAttempt) -> JsonObject:
         writer = GeminiWriter(self.model, self.thinking_level, self.origin, self._histories)
-        return writer.write(messages, with_server_tools(tools, options), options)
+        tools = with_server_tools(attempt.tools, attempt.options)
+        return self._accepted_fields(attempt, writer.write(attempt.messages, tools, attempt.options))
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; one in use closes after its response."""
@@ -106,18 +102,12 @@ class GeminiClient(ProtocolClient):
     def _whole_transport(self) -> Transport:
         return self._transport_to(":generateContent")
 
-    async def _ask(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: JsonObject,
-        stream: bool,
-    ) -> AsyncGenerator[Delta, None]:
+    async def _send(self, attempt: RequestAttempt) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response.
 
         After a malformed response, the next request with the same contents tells the model about the mistake.
         """
-        body = self.request_body(messages, tools, options, stream)
+        body, stream, options = self._body(attempt), attempt.stream, attempt.options
         contents: list[JsonObject] = body["contents"]
         why = self._malformed.pop(_digest(contents), "") if self._malformed else ""
         if why:

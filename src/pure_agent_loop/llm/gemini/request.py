@@ -51,7 +51,7 @@ _GENERATION = frozenset({
 _TOP_LEVEL = frozenset({
     "cachedContent", "generationConfig", "labels", "safetySettings", "serviceTier", "store", "toolConfig",
 })  # fmt: skip
-_OPTIONS = OptionNames(
+OPTIONS = OptionNames(
     "the Gemini API",
     fields=_GENERATION | _TOP_LEVEL,
     renamed={
@@ -206,7 +206,7 @@ class GeminiWriter:
         """Return the fields for the options, thinking included."""
         body: JsonObject = {}
         config: JsonObject = {}
-        for name, value in _OPTIONS.read(options):
+        for name, value in OPTIONS.read(options):
             if name in _TOP_LEVEL:
                 body[name] = value
             elif name == "stopSequences":

@@ -13,12 +13,16 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.histories import WrittenHistories
-from pure_agent_loop.llm.messages import SYSTEM_ROLES
+from pure_agent_loop.llm.learning import RequestAttempt
+from pure_agent_loop.llm.messages import META, SYSTEM_ROLES
 from pure_agent_loop.llm.profiles import Profile, profile_for, takes_cache_key
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.responses.request import (
     ENCRYPTED,
+    ITEMS,
+    OPTIONS,
     OWN,
+    RESPONSE_ID,
     ResponsesWriter,
     held_by_server,
 )
@@ -27,11 +31,11 @@ from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 MAX_FAILED_POLLS = 10  # maximum failed polls of one background response in a row
 POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # seconds to wait for the response to a poll, and to a cancellation
-_PROFILE = Profile("OpenAI Responses", control_tokens=(), output_mode="native")
+_PROFILE = Profile("OpenAI Responses", thinking={}, control_tokens=(), output_mode="native")
 
 
 class ResponsesClient(ProtocolClient):
@@ -70,6 +74,7 @@ class ResponsesClient(ProtocolClient):
     url_variable = "OPENAI_BASE_URL"
     key_variable = "OPENAI_API_KEY"
     own_host = "openai.com"
+    _option_names = OPTIONS
     path = "/responses"
 
     def __init__(
@@ -98,6 +103,7 @@ class ResponsesClient(ProtocolClient):
         self.origin += OWN
         self.continues, self.appends_tools, self.poll_seconds = continues, appends_tools, poll_seconds
         self._encrypts = True
+        self._gone: set[str] = set()  # stored responses that the server has deleted
         self._histories: WrittenHistories[Any] = WrittenHistories()
         self._unknown_custom = dict.fromkeys(self._custom)  # names that no request has used so far
         self.context_window = profile_for(self.default_url, self.model).window
@@ -105,72 +111,64 @@ class ResponsesClient(ProtocolClient):
     def _endpoint(self) -> str:
         return f"{self.base_url.rstrip('/')}{self.path}"
 
-    def request_body(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: Options,
-        stream: bool,
-    ) -> JsonObject:
-        """Build the body of a request; see `ShowsRequest`."""
-        return self._writer(messages).write(messages, with_server_tools(tools, options), options, stream)
+    def _body(self, attempt: RequestAttempt) -> JsonObject:
+        return self._write(attempt, self._writer(attempt.messages))
 
-    def _writer(
-        self, messages: Sequence[JsonObject], *, sends_reasoning: bool = True, is_gone: bool = False
-    ) -> ResponsesWriter:
-        held = held_by_server(messages, self.origin) if self.continues else None
+    def _write(self, attempt: RequestAttempt, writer: ResponsesWriter) -> JsonObject:
+        tools = with_server_tools(attempt.tools, attempt.options)
+        body = writer.write(attempt.messages, tools, attempt.options, attempt.stream)
+        return self._accepted_fields(attempt, body)
+
+    def _writer(self, messages: Sequence[JsonObject]) -> ResponsesWriter:
         return ResponsesWriter(
             self.model,
             self.thinking_level,
             self.origin,
             self._encrypts,
-            sends_reasoning,
             self._histories,
             self._custom,
-            held,
-            is_gone,
+            held_by_server(messages, self.origin) if self.continues else None,
+            bool(self._gone) and self._are_gone(messages),
             self.appends_tools,
             takes_cache_key(self.base_url),
         )
 
-    async def _ask(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: JsonObject,
-        stream: bool,
-    ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response; repeat it if the server rejects its own data."""
-        sends_reasoning, is_gone = True, False
-        tools = with_server_tools(tools, options)
+    def _are_gone(self, messages: Sequence[JsonObject]) -> bool:
+        """Return True if the server has deleted what it stored of a history; the newest response counts."""
+        own = [digest for message in messages if (digest := self._own_digest(message))]
+        return not self._gone.isdisjoint(own[-1:] if self.continues else own)
+
+    def _own_digest(self, message: JsonFields) -> str:
+        """Return the text of the items of a response of this server; empty for other messages."""
+        is_own = message.get(META, {}).get("origin") == self.origin
+        return repr((message.get(RESPONSE_ID), message.get(ITEMS))) if is_own else ""
+
+    async def _send(self, attempt: RequestAttempt) -> AsyncGenerator[Delta, None]:
+        messages, options = attempt.messages, attempt.options
+        tools = with_server_tools(attempt.tools, options)
         if missing := self._missing_tools(tools):
             yield Delta(notice=missing)
-        while True:
-            writer = self._writer(messages, sends_reasoning=sends_reasoning, is_gone=is_gone)
-            body = writer.write(messages, tools, options, stream)
-            try:
-                history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
-                offer = writer.offer(history, tools, options.get("tool_choice"))
-                reader = ResponsesReader(writer.held, tools, offer.record)
-                async with aclosing(self._respond(body, reader, options)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-            except LLMError as error:
-                details = shorten(error.said, 200)
-                if not is_gone and _is_gone(error, body):
-                    is_gone = True
-                    notice = f"The whole history is sent: the server has deleted responses ({details})."
-                elif sends_reasoning and _is_unverified(error):
-                    sends_reasoning = False
-                    notice = f"Earlier reasoning is left out: the server cannot verify it ({details})."
-                elif self._cannot_encrypt(body, error):
-                    self._encrypts = False
-                    notice = f"From now on no reasoning is kept: the server cannot encrypt it ({details})."
-                else:
-                    raise
-            else:
-                return
-            yield Delta(notice=notice)
+        writer = self._writer(messages)
+        body = self._write(attempt, writer)
+        history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
+        offer = writer.offer(history, tools, options.get("tool_choice"))
+        reader = ResponsesReader(writer.held, tools, offer.record)
+        async with aclosing(self._respond(body, reader, options)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:
+        """Send what the server has deleted; keep no reasoning that it cannot encrypt."""
+        details = shorten(error.said, 200)
+        own = set(filter(None, map(self._own_digest, attempt.messages))) - self._gone
+        if own and _is_gone(error, attempt.body):
+            self._gone |= own
+            return Delta(notice=f"The whole history is sent: the server has deleted responses ({details}).")
+        if self._cannot_encrypt(attempt.body, error):
+            self._encrypts = False
+            notice = f"From now on no reasoning is kept: the server cannot encrypt it ({details})."
+            return Delta(notice=notice)
+        return None
 
     async def _respond(
         self, body: JsonObject, reader: ResponsesReader, options: JsonObject
@@ -269,9 +267,3 @@ def _is_gone(error: LLMError, body: JsonFields) -> bool:
         return True
     ids = [str(item.get("id") or "") for item in body["input"]]
     return "not found" in error.said and any(name and name in error.said for name in ids)
-
-
-def _is_unverified(error: LLMError) -> bool:
-    """Return True if the server cannot read encrypted reasoning, such as another organisation's."""
-    said = error.said.lower()
-    return error.kind == "bad_request" and "encrypted" in said and "verif" in said

@@ -34,7 +34,7 @@ CALL_TYPE = "response_type"  # field of a call: type of its item, if not a funct
 OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
 COMMENTARY = "commentary"  # phase of a message before the answer
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
-_OPTIONS = OptionNames(
+OPTIONS = OptionNames(
     "OpenAI's Responses API",
     fields=frozenset({
         "access_programs", "background", "background_options", "context_management", "image", "include",
@@ -130,7 +130,6 @@ class ResponsesWriter:
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
         encrypts: Whether the server can encrypt reasoning.
-        sends_reasoning: Whether to send the reasoning of earlier responses.
         histories: Written items of earlier requests.
         custom: Formats of the custom tools, by name; None for free text.
         held: Part of the history that the server holds; None if the server does not store responses.
@@ -143,7 +142,6 @@ class ResponsesWriter:
     level: str | None = None
     origin: str = ""
     encrypts: bool = True
-    sends_reasoning: bool = True
     histories: WrittenHistories[list[list[JsonObject]]] | None = None
     custom: Mapping[str, JsonFields | None] = field(default_factory=dict)
     held: ServerHistory | None = None
@@ -213,7 +211,7 @@ class ResponsesWriter:
         for name in _REFUSED:
             if (value := options.get(name)) is not None:
                 _refuse(name, value)
-        for name, value in _OPTIONS.read(options):
+        for name, value in OPTIONS.read(options):
             if name in ("reasoning", "text"):
                 fields[name] = {**fields.get(name, {}), **value}
             elif name != "temperature" or not isinstance(value, Default):
@@ -230,8 +228,8 @@ class ResponsesWriter:
         return fields
 
     def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
-        """Return the items of each message, reusing items already written for an equal beginning."""
-        kept_with = (self.origin, self.sends_reasoning, self.custom, settings)
+        """Return the items of each message, reusing the written items of an equal beginning."""
+        kept_with = (self.origin, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
         new = (list(self._items(message, *settings)) for message in history[known:])
         written = [*(written or ()), *new]
@@ -268,7 +266,7 @@ class ResponsesWriter:
     ) -> Iterator[JsonObject]:
         calls = [_call(call, call["id"] in custom_ids) for call in message.get("tool_calls") or ()]
         is_own = self._is_own(message)
-        if message.get(ITEMS) and is_own and self.sends_reasoning:
+        if message.get(ITEMS) and is_own:
             items = _kept(message, calls, has_stored)
             if items is not None:
                 yield from items
