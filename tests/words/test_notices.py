@@ -200,7 +200,7 @@ def test_a_value_that_is_a_message_is_translated_too():
     [
         ({"sandbox": "none"}, "shell：无沙箱（按设置），每条命令都需批准"),
         ({"sandbox": "none", "unsandboxed": True}, "shell：无沙箱（按设置），命令按策略运行"),
-        ({"sandbox": "landlock"}, "shell：Landlock，无 TCP，受保护的名称不受强制保护（按设置）"),
+        ({"sandbox": "landlock"}, "shell：Landlock，无 TCP，受保护的名称事后恢复（按设置）"),
         ({"network": True}, "shell：bubblewrap，可联网"),
     ],
 )

@@ -40,8 +40,8 @@ MESSAGES = {
     # -- sandbox -----------------------------------------------------------------------------------
     "sandbox_bubblewrap_offline": "shell：bubblewrap，无网络",
     "sandbox_bubblewrap_network": "shell：bubblewrap，可联网",
-    "sandbox_landlock_offline": "shell：Landlock，无 TCP，受保护的名称不受强制保护（{why}）",
-    "sandbox_landlock_network": "shell：Landlock，可联网，受保护的名称不受强制保护（{why}）",
+    "sandbox_landlock_offline": "shell：Landlock，无 TCP，受保护的名称事后恢复（{why}）",
+    "sandbox_landlock_network": "shell：Landlock，可联网，受保护的名称事后恢复（{why}）",
     "sandbox_none": "shell：无沙箱（{why}），每条命令都需批准",
     "sandbox_none_unsandboxed": "shell：无沙箱（{why}），命令按策略运行",
     "sandbox_configured": "按设置",

@@ -43,8 +43,8 @@ MESSAGES = {
     # -- sandbox -----------------------------------------------------------------------------------
     "sandbox_bubblewrap_offline": "shell: bubblewrap, no network",
     "sandbox_bubblewrap_network": "shell: bubblewrap, network allowed",
-    "sandbox_landlock_offline": "shell: Landlock, no TCP, protected names are not enforced ({why})",
-    "sandbox_landlock_network": "shell: Landlock, network allowed, protected names are not enforced ({why})",
+    "sandbox_landlock_offline": "shell: Landlock, no TCP, protected names are restored ({why})",
+    "sandbox_landlock_network": "shell: Landlock, network allowed, protected names are restored ({why})",
     "sandbox_none": "shell: no sandbox ({why}), every command needs approval",
     "sandbox_none_unsandboxed": "shell: no sandbox ({why}), commands run as the policy decides",
     "sandbox_configured": "as configured",

@@ -417,6 +417,10 @@ MESSAGES = {
         "committed. The user can commit, or agree to --no-gpg-sign]"
     ),
     "restored": "[protected files changed during the command and were restored: {names}]",
+    "set_aside": (
+        "[{names}: work in progress of git, such as a rebase, is back in its place while your next command "
+        "runs. A person who wants to continue it must read it first, and then remove the ending of the name]"
+    ),
     "ran_read_only": (
         "[no person approved this command, so it ran with all files read-only and without network. If it "
         "failed because of that, call shell again with changes=true: then a person is asked]"

@@ -54,6 +54,7 @@ def best_sandbox(
             folder,
             network=network,
             readable=readable,
+            protected=protected,
             why=no_bubblewrap or notice("library.sandbox_configured"),
         )
     if name == "landlock":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import seccomp
+from pure_agent_loop.toolbox.sandbox.git_state import GitState
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Start
 from pure_agent_loop.toolbox.sandbox.project import RUNS, outer_of
 from pure_agent_loop.toolbox.sandbox.protect import Protected, enforce_all
@@ -68,12 +69,13 @@ class Bubblewrap:
         self._readable = [*resolved_folders(readable), *outer.readable]
         self._own, self._shared = list(map(str, outer.own)), outer.shared
         self._protected = [Protected(root, protected), *(Protected(git, RUNS) for git in outer.own)]
+        self._git_states = [GitState(git) for git in (root / ".git", *outer.own)]
         self._program = program or find_program("bwrap") or "bwrap"
         self._nested = nested
         self.private_home = HOME if not root.is_relative_to(HOME) else f"{HOME}-private"
         # Commands cannot write the folders above these, even in a folder that is otherwise their own.
-        shown = [root, *map(Path, (*self._readable, *self._own, *self._shared))]
-        self._above = sorted({top for path in shown for top in _above(path)})
+        shown = (str(root), *self._readable, *self._own, *self._shared)
+        self._above = sorted({top for path in shown for top in _above(Path(path))})
         self.temporary = self.private_home if "/tmp" in self._above else "/tmp"  # noqa: S108 - in the sandbox
 
     def argv(self, start: Start) -> list[str]:
@@ -108,7 +110,7 @@ class Bubblewrap:
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
         """See `Sandbox`."""
-        return nullcontext([]) if start.read_only else enforce_all(self._protected)
+        return enforce_all([*([] if start.read_only else self._protected), *self._git_states])
 
     def _writable(self) -> list[str]:
         """Return mounts for the outside folders that a commit writes, and for protected names."""

@@ -20,13 +20,13 @@ _SECONDS = 0.005  # seconds between two checks
 _LAST_SECONDS = 3.0  # seconds: enough for all children of a killed process to end
 
 
-def rename_aside(path: str) -> None:
+def rename_aside(path: str, suffix: str = ASIDE) -> None:
     """Rename an entry. An entry moved aside earlier is deleted.
 
     Raises:
         OSError: The rename failed.
     """
-    aside = path + ASIDE
+    aside = path + suffix
     if os.path.isdir(aside) and not os.path.islink(aside):
         shutil.rmtree(aside, ignore_errors=True)
     elif os.path.lexists(aside):

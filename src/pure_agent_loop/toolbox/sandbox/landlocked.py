@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import landlock, seccomp
+from pure_agent_loop.toolbox.sandbox.git_state import GitState
 from pure_agent_loop.toolbox.sandbox.launch import Sandbox, Start, reaper_argv
 from pure_agent_loop.toolbox.sandbox.project import outer_of
+from pure_agent_loop.toolbox.sandbox.protect import Protected, enforce_all
 from pure_agent_loop.toolbox.sandbox.roots import check_root, is_too_much, resolved_folders
 from pure_agent_loop.toolbox.sandbox.system_files import public_paths
 
@@ -19,10 +23,12 @@ class Landlock(Sandbox):
     """Starts commands that the kernel confines to the workspace, a private folder and the system's programs.
 
     Sockets need `network`, and Unix sockets are never allowed; signals to outside processes and inspection
-    are blocked. The process list stays visible, and no part of the workspace can be made read-only.
+    are blocked. The process list stays visible, and no part of the workspace can be made read-only:
+    protected names are restored after each command.
 
     Args:
         root: The workspace, resolved.
+        protected: Names in the workspace that are restored after each command; see `Protected`.
         why: The reason why there is no better sandbox.
 
     Raises:
@@ -40,6 +46,7 @@ class Landlock(Sandbox):
         *,
         network: bool = False,
         readable: Sequence[str | os.PathLike[str]] = (),
+        protected: Sequence[str] = PROTECTED_IN_SANDBOX,
         why: str = "",
     ) -> None:
         check_root(root)
@@ -50,6 +57,7 @@ class Landlock(Sandbox):
         self._root, self._network = root, network
         outer = outer_of(root, is_too_much)
         far = [str(git) for git in outer.own if not git.is_relative_to(root)]
+        self._protected, self._git_state = Protected(root, protected), GitState(root / ".git")
         self.beyond = outer.why or ({"key": "git_only_read", "path": far[0]} if far else {})
         self._readable = [*resolved_folders(readable), *outer.readable]
 
@@ -64,3 +72,7 @@ class Landlock(Sandbox):
             "still": start.read_only,
         }
         return reaper_argv(start, confine)
+
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
+        """See `Sandbox`."""
+        return enforce_all([*([] if start.read_only else [self._protected]), self._git_state])

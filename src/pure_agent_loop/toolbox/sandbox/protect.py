@@ -17,9 +17,10 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path, PurePath
+from typing import Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, script_argv
@@ -32,6 +33,13 @@ from pure_agent_loop.toolbox.sandbox import keeper
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
 Content = dict[str, tuple[int, bytes]]  # path -> (mode, content of the file or target of the link)
+
+
+class Enforced(Protocol):
+    """A rule about the files that a command leaves."""
+
+    def enforced(self) -> AbstractContextManager[list[str]]:
+        """Return the context to run a command in."""
 
 
 class Protected:
@@ -136,8 +144,8 @@ class Protected:
 
 
 @contextmanager
-def enforce_all(several: Sequence[Protected]) -> Iterator[list[str]]:
-    """Keep missing names missing in several folders; see `Protected.enforced`."""
+def enforce_all(several: Iterable[Enforced]) -> Iterator[list[str]]:
+    """Enter several contexts, such as `Protected.enforced`. When it ends, the list has the names of all."""
     restored: list[str] = []
     with ExitStack() as stack:
         lists = [stack.enter_context(protected.enforced()) for protected in several]
@@ -155,19 +163,13 @@ class _Missing:
     """
 
     def __init__(self, root: Path) -> None:
-        self._name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
-        self._file = data_folder() / "shell-places" / self._name
+        self._root, self._file = root, Path(os.devnull)  # until `used`
 
     @contextmanager
     def used(self) -> Iterator[int]:
-        import fcntl  # needs Linux, as bubblewrap does
+        import fcntl  # needs Linux, as the sandboxes do
 
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file.touch()
-        except OSError:  # the home may be read-only
-            self._file = Path(tempfile.gettempdir(), f"pal-shell-places-{os.getuid()}", self._name)
-            self._file.parent.mkdir(exist_ok=True, mode=0o700)
+        self._file = places_file(self._root)
         with self._file.open("ab") as held:
             with suppress(OSError):  # other processes are running commands
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -183,6 +185,19 @@ class _Missing:
     def add(self, names: Iterable[str]) -> None:
         with self._file.open("ab") as file:
             file.write(b"".join(os.fsencode(name) + b"\0" for name in names))
+
+
+def places_file(folder: Path, kind: str = "") -> Path:
+    """Return the file, in the data folder, that the commands of all processes in a folder share."""
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32] + kind
+    try:
+        file = data_folder() / "shell-places" / name
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch()
+    except OSError:  # the home may be read-only
+        file = Path(tempfile.gettempdir(), f"pal-shell-places-{os.getuid()}", name)
+        file.parent.mkdir(exist_ok=True, mode=0o700)
+    return file
 
 
 def _content(path: Path) -> Content | None:

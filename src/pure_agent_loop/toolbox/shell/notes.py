@@ -6,6 +6,7 @@ import re
 
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.sandbox.git_state import SET_ASIDE
 from pure_agent_loop.toolbox.sandbox.process import Finished
 
 _SIGNALS = {
@@ -95,8 +96,10 @@ def format_result(
         lines.append(model_text("output_cut"))
     lines += [model_text("not_shown", why=reason) for reason in why_missing]
     lines += [beyond] if beyond else []
-    if finished.restored:
-        lines.append(model_text("restored", names=", ".join(finished.restored)))
+    aside = [name for name in finished.restored if name.endswith(SET_ASIDE)]
+    restored = [name for name in finished.restored if name not in aside]
+    for key, names in (("restored", restored), ("set_aside", aside)):
+        lines += [model_text(key, names=", ".join(names))] if names else []
     if temporary:
         lines.append(model_text("use_tmpdir"))
     elif still and code != 0:
