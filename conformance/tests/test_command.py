@@ -26,7 +26,7 @@ print('{"text": "It is 5."}')
 def test_list_names_each_scene_of_a_protocol(capsys):
     assert cli.main(["list", "--protocol", "gemini"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 43
+    assert len(lines) == 47
     assert all(line.startswith("gemini ") for line in lines)
 
 

@@ -14,7 +14,7 @@ from pure_agent_loop.support.secrets.redaction import shown_url
 
 # Endpoints that people paste with the URL of their server, and parameters that do not belong to the server.
 _ENDPOINT = re.compile(
-    r"/+(chat/completions|responses|messages(/count_tokens)?|model/[^/]+/[\w-]+|projects/.+:\w+"
+    r"/+((chat/)?completions|responses|messages(/count_tokens)?|model/[^/]+/[\w-]+|projects/.+:\w+"
     r"|(?<=/v1/|eta/|pha/)models(/[^/]+)?)/*$"
 )
 _OWN_PARAMETERS = {"alt", "beta", "key"}

@@ -161,7 +161,7 @@ class RequestWriter:
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
-        body = with_handles(body, self._handles(history))
+        body = with_handles(body, self._handles(messages))
         # Thinking that is not valid in this history is omitted.
         thinking = body.get("thinking") or {}
         if turns.keeps_invalid and thinking.get("type") == "adaptive":
@@ -172,9 +172,9 @@ class RequestWriter:
         betas = (*options.get("betas", ()), *_betas(body, turns))
         return MessagesRequest(body, tuple(dict.fromkeys(betas)), kept, tuple(turns.left_out))
 
-    def _handles(self, history: Iterable[Message]) -> dict[str, str]:
-        """Return the newest ids of the objects that the server holds for a history."""
-        own = (m[HANDLES] for m in history if HANDLES in m and get(m.get(META), "origin") == self.origin)
+    def _handles(self, messages: Iterable[Message]) -> dict[str, str]:
+        """Return the newest ids of the objects that the server holds, also for messages before a summary."""
+        own = (m[HANDLES] for m in messages if HANDLES in m and get(m.get(META), "origin") == self.origin)
         return {name: handle for held in own for name, handle in held.items()}
 
     def _since_summary(self, history: list[Message]) -> list[Message]:

@@ -53,7 +53,7 @@ _KINDS: dict[str, ErrorKind] = {
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
 _WHOLE_TEXTS = ("response.output_text.done", "response.refusal.done")  # for servers without deltas
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
 _NO_ITEM = -1  # output index of deltas without one
 _PLAIN = {
     "message": {"type", "id", "role", "status", "content"},
