@@ -62,16 +62,16 @@ class RequestAttempt:
 
     def rename(self) -> None:
         """Send properties whose names the server rejects under other names."""
-        from pure_agent_loop.llm.property_names import PropertyNames, schemas_of
+        from pure_agent_loop.llm.property_names import PropertyNames
 
         form = self.options.get("response_format")
-        names = PropertyNames(self.profile.property_names, schemas_of(self.tools, form))
+        names = PropertyNames(self.profile.property_names, [self.tools, form])
         if not names:
             return
         self.messages = [names.in_message(message) for message in self.messages]
-        self.tools = [names.in_tool(tool) for tool in self.tools or ()]
+        self.tools = names.in_schema(self.tools)
         if form is not None:
-            self.options["response_format"] = names.in_format(form)
+            self.options["response_format"] = type(form)(names.in_schema(form))
         self.restorer = names.restorer(also_text=form is not None)
 
 
@@ -334,17 +334,11 @@ class LearningClient(HttpClient):
             return None  # none, or a tool of the server
         tool = own[index]
         name, details = tool["function"]["name"], shorten(error.said, 200)
-        if isinstance(tool, Default):
-            self._refused_tools.append(tool)
-            return Delta(notice=f"Tool {name} is left out from now on: the server rejected it ({details}).")
-        raise LLMError(
-            f"The server rejected the tool {name!r}, set by this program. Change its name, description or "
-            f"schema, or remove it. The server's error: {error.said}",
-            error,
-            kind="bad_request",
-            status=error.status,
-            said=error.said,
-        ) from error
+        if not isinstance(tool, Default):
+            advice = "Change its name, description or schema, or remove it."
+            lessons.reject([f"the tool {name!r}"], advice, error)
+        self._refused_tools.append(tool)
+        return Delta(notice=f"Tool {name} is left out from now on: the server rejected it ({details}).")
 
 
 def _plain(message: Message) -> Message:

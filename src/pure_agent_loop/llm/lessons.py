@@ -25,7 +25,7 @@ from pure_agent_loop.llm.extra import not_of_protocol
 from pure_agent_loop.llm.failures import read_error
 from pure_agent_loop.llm.messages import Message, is_media, mark_of, newest_question
 from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.llm.property_names import PLAIN_NAME, fits, names_in, schemas_of
+from pure_agent_loop.llm.property_names import PLAIN_NAME, fits, names_in
 from pure_agent_loop.media import MEDIA_KINDS
 
 if TYPE_CHECKING:
@@ -258,10 +258,10 @@ def _refuse_choices(
 ) -> None:
     named = _refused_names(profile, error.said, [n for n in fields if n in chosen and n not in _NEEDED])
     if named:
-        _reject(named, " ".join(dict.fromkeys(chosen[name] for name in named)), error)
+        reject(named, " ".join(dict.fromkeys(chosen[name] for name in named)), error)
 
 
-def _reject(named: Iterable[str], advice: str, error: LLMError) -> NoReturn:
+def reject(named: Iterable[str], advice: str, error: LLMError) -> NoReturn:
     """Raise the error for settings of the caller that a server rejected."""
     raise LLMError(
         f"The server rejected {' and '.join(named)}, set by this program. {advice} "
@@ -303,7 +303,7 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
     if own and error.kind == "context_overflow":
         return 0, 0
     if own and limit:
-        _reject([own], f"Set it to at most {limit}, or leave it out.", error)
+        reject([own], f"Set it to at most {limit}, or leave it out.", error)
     return limit, window
 
 
@@ -396,8 +396,7 @@ def _ids(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
 
 
 def _property_names(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    schemas = schemas_of(body.get("tools"), body.get("response_format"))
-    names = {name for schema in schemas for name in names_in(schema)}
+    names = names_in([body.get("tools"), body.get("response_format")])
     odd = [name for name in names if not fits(name, PLAIN_NAME)]
     if not _NAME_RULE.search(words) or not (
         _NAMES_PROPERTIES.search(words) or any(len(name) > 1 and name in words for name in odd)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.adapt import DATA_KEYWORDS, NAMED_SCHEMAS
+from pure_agent_loop.llm.messages import calls_of
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message
+    from pure_agent_loop.llm.message_types import JsonFields, Message
 
 PLAIN_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,63}"  # every server accepts such a name
 _PROPERTIES = ("properties", "dependentRequired", "dependentSchemas")
@@ -31,18 +32,18 @@ class PropertyNames:
 
     Args:
         pattern: Regular expression that each name must match as a whole.
-        schemas: The schemas of a request.
+        schemas: JSON data with schemas, such as the tools of a request.
     """
 
-    def __init__(self, pattern: str, schemas: Iterable[object]) -> None:
-        names = {name for schema in schemas for name in names_in(schema)}
+    def __init__(self, pattern: str, schemas: object) -> None:
+        names = set(names_in(schemas))
         self._sent = {name: _replacement(name, pattern) for name in names if not fits(name, pattern)}
 
     def __bool__(self) -> bool:
         return bool(self._sent)
 
     def in_schema(self, schema: object) -> Any:
-        """Return a schema with the replacements; a replaced property is described by its own name."""
+        """Return JSON data with the replacements in its schemas; each is described by its own name."""
         if isinstance(schema, list):
             return [self.in_schema(item) for item in schema]
         if not isinstance(schema, Mapping):
@@ -69,35 +70,16 @@ class PropertyNames:
         said = schema.get("description")
         return {**schema, "description": f"{name}: {said}" if said else name}
 
-    def in_tool(self, tool: JsonFields) -> JsonObject:
-        """Return a tool with the replacements; a tool of the server stays unchanged."""
-        function = tool.get("function")
-        if not isinstance(function, Mapping) or not function.get("parameters"):
-            return dict(tool)
-        parameters = self.in_schema(function["parameters"])
-        return {**tool, "function": {**function, "parameters": parameters}}
-
-    def in_format(self, form: Any) -> Any:
-        """Return a ``response_format`` with the replacements, of the same type."""
-        if schemas_of((), form) == []:
-            return form
-        inner = form["json_schema"]
-        return type(form)({**form, "json_schema": {**inner, "schema": self.in_schema(inner["schema"])}})
-
     def in_message(self, message: Message) -> Message:
         """Return a message whose calls have the replacements in their arguments."""
-        if not message.get("tool_calls"):
-            return message
-        return {**message, "tool_calls": [self._in_call(call) for call in message["tool_calls"]]}
+        calls = [self._in_call(call) for call in calls_of(message)]
+        return {**message, "tool_calls": calls} if calls else message
 
     def _in_call(self, call: JsonFields) -> JsonFields:
         arguments = json.loads(call["function"]["arguments"] or "{}")
-        if (written := renamed(arguments, self._sent)) == arguments:
+        if (sent := renamed(arguments, self._sent)) == arguments:
             return call
-        return {
-            **call,
-            "function": {**call["function"], "arguments": json.dumps(written, ensure_ascii=False)},
-        }
+        return {**call, "function": {**call["function"], "arguments": json.dumps(sent, ensure_ascii=False)}}
 
     def restorer(self, *, also_text: bool) -> NameRestorer:
         """Return an object that puts the own names into one response.
@@ -143,16 +125,8 @@ class NameRestorer:
         return text
 
 
-def schemas_of(tools: Iterable[JsonFields] | None, form: object) -> list[Any]:
-    """Return the schemas of tools in the chat-completions shape, and of a ``response_format``."""
-    functions = (tool.get("function") for tool in tools or ())
-    schemas = [function.get("parameters") for function in functions if isinstance(function, Mapping)]
-    inner = form.get("json_schema") if isinstance(form, Mapping) else None
-    return [*schemas, inner["schema"]] if isinstance(inner, Mapping) and "schema" in inner else schemas
-
-
 def names_in(schema: object) -> Iterator[str]:
-    """Yield the names of all properties of a schema."""
+    """Yield the names of all properties of the schemas in JSON data."""
     if isinstance(schema, list):
         for item in schema:
             yield from names_in(item)
