@@ -443,7 +443,7 @@ def test_data_frames(monkeypatch):
 )
 def test_invalid_report_is_rejected(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
-    with pytest.raises(ConfigError, match="not a report"):
+    with pytest.raises(ConfigError, match="not an evaluation report"):
         Report.load(tmp_path / "r.json")
 
 
@@ -620,7 +620,7 @@ def test_the_command_for_yaml_with_an_agent_or_a_model(tmp_path, monkeypatch, ca
         (["none.py"], "cannot be run"),
         (["empty.py"], "0 Dataset objects"),
         (["d.txt"], "must end in"),
-        (["mine.py", "--compare", "none.json"], "not a report"),
+        (["mine.py", "--compare", "none.json"], "not an evaluation report"),
     ],
 )
 def test_a_wrong_command_is_refused(tmp_path, monkeypatch, capsys, words, said):

@@ -52,7 +52,8 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
         adapted = _with_reasoning(messages, profile, origin)
     else:
         adapted = [message if META not in message else for_origin(message, origin) for message in messages]
-    adapted = [_by_bytes(message) for message in adapted]
+    # One comparison for each message of a long history, without a call.
+    adapted = [_by_bytes(m) if "content" in m and m["content"].__class__ is list else m for m in adapted]
     if profile.message_refuses:
         adapted = [without_extra(message, profile.message_refuses) for message in adapted]
     if profile.system_role:
@@ -137,8 +138,7 @@ def adapt_tools(tools: Tools, profile: Profile) -> list[JsonObject]:
 
 
 def _by_bytes(message: Message) -> Message:
-    content = message.get("content")
-    return {**message, "content": list(map(by_bytes, content))} if isinstance(content, list) else message
+    return {**message, "content": list(map(by_bytes, message["content"]))}
 
 
 def _with_stand_ins(messages: Iterable[Message], fields: JsonFields) -> Iterator[Message]:

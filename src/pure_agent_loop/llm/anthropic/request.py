@@ -787,10 +787,12 @@ def is_closed(schema: Any, above: tuple[str, ...] = (), root: Any = None) -> boo
 
 def _has_marks(body: JsonFields) -> bool:
     """Return True if the caller places cache marks."""
-    turns = (block for turn in body["messages"] for block in turn["content"])
-    blocks = [*body.get("tools", ()), *body.get("system", ()), *turns]
-    inner = [part for block in blocks if isinstance(block.get("content"), list) for part in block["content"]]
-    return any("cache_control" in part for part in (body, *blocks, *inner))
+    turns = [block for turn in body["messages"] for block in turn["content"]]
+    blocks = [body, *body.get("tools", ()), *body.get("system", ()), *turns]
+    # Comparisons without a call, because a history is long.
+    contents = [block["content"] for block in blocks if "content" in block]
+    blocks += [part for content in contents if content.__class__ is list for part in content]
+    return bool([True for block in blocks if "cache_control" in block])
 
 
 def _fit_open_round(body: JsonObject) -> None:

@@ -14,7 +14,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES, HANDLES
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
@@ -166,8 +166,8 @@ class MessagesReader(ProtocolReader):
         self._details = delta.get("stop_details") or self._details
 
     def _take_handles(self, message: JsonFields) -> None:
-        ids = {name: get(value, "id") for name, value in message.items() if isinstance(value, Mapping)}
-        self.handles |= {name: handle for name, handle in ids.items() if isinstance(handle, str)}
+        held = {name: value for name, value in message.items() if type(value) is dict and "id" in value}
+        self.handles |= {name: value["id"] for name, value in held.items() if isinstance(value["id"], str)}
 
     def _finish(self) -> None:
         for index in [n for n, block in self._open.items() if block.content["type"] == "text"]:
