@@ -39,7 +39,7 @@ else:
     P, R_co = ParamSpec("P"), TypeVar("R_co", covariant=True)
 
 DICT_KEYS = {"name", "description", "parameters", "function"}
-Destructive = bool | Callable[[dict[str, Any]], bool]
+Destructive = bool | Callable[[dict[str, Any]], bool | str]
 _FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted")
 _CHANGEABLE = {*_FLAGS, "name", "description", "timeout", "retries", "judge", "function"}
 
@@ -58,7 +58,8 @@ class Tool(Described, Generic[P, R_co]):
         read_only: The tool changes nothing, so the permission modes ``plan`` and ``ask`` allow it without a
             question.
         destructive: The effect cannot be undone, so a person is asked in every mode but ``bypass`` unless a
-            rule allows the call; or a function of the arguments that decides this.
+            rule allows the call; or a function of the arguments that decides this, and may return the reason
+            as text.
         polls: The tool polls a changing value, so repeated equal calls do not count as a loop.
         exclusive: No other call of the step runs at the same time.
         retries: Number of consecutive `Retry` errors before further calls are rejected.

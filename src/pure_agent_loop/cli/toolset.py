@@ -259,7 +259,8 @@ def suggest(
             own.close()
             own = Permission("ask", request.reason)
         details = {"own": own, "judges": True}
-    if tool is not None and tool.destructive:
+    flag = tool is not None and tool.destructive
+    if flag(dict(request.args)) if callable(flag) else flag:
         details = {**details, "asks": request.reason}
     read_only = tool is None or tool.read_only  # plan mode does not deny unknown tools
     return policy.suggest(request.tool, request.args, read_only=read_only, **details)

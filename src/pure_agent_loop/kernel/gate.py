@@ -321,7 +321,10 @@ async def _destructive_reason(step: Step, call: ToolCallRun, tool: Tool, moment:
 
     async def judged() -> Opinion:
         flag = tool.destructive
-        return question if (flag if isinstance(flag, bool) else flag(deepcopy(call.args))) else None
+        reason = flag if isinstance(flag, bool) else flag(deepcopy(call.args))
+        return (
+            Permission("ask", reason) if isinstance(reason, str) and reason else question if reason else None
+        )
 
     if tool.destructive is True:
         return question.message

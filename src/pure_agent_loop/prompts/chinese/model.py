@@ -48,6 +48,7 @@ MESSAGES = {
     "pieces_cut": "[在 {count:,} 个字符后停止：工具一直在输出]",
     "image_damaged": "{name}：图片已损坏或不完整。请获取完整的副本。",
     "image_sides": "{name}：图片为 {width} x {height}；每边须为 1 到 {limit} 像素。请调整大小。",
+    "obeyed_name": "编辑器和工具可能不经询问就遵从 {name!r}",
     "destructive": "其结果无法撤销",
     "arguments_changed": "（本次调用的参数在运行前被修改。实际使用的参数：{args}）",
     "retries_left": "剩余更正次数：{left}。",

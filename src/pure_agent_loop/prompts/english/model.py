@@ -51,6 +51,7 @@ MESSAGES = {
     "image_sides": (
         "{name}: the image is {width} x {height}; each side may be 1 to {limit} pixels. Resize it."
     ),
+    "obeyed_name": "editors and tools may obey {name!r} without asking",
     "destructive": "its effect cannot be undone",
     "arguments_changed": "(The arguments of this call were changed before it ran. It ran with: {args})",
     "retries_left": "Corrections left: {left}.",

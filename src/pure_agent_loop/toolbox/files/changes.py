@@ -18,6 +18,7 @@ from pure_agent_loop.toolbox.files.differences import common_ends
 from pure_agent_loop.toolbox.files.encoding import EncodedText
 from pure_agent_loop.toolbox.files.known import ABSENT, KnownFiles, size_of, written_state
 from pure_agent_loop.toolbox.files.nearest import why_not_found
+from pure_agent_loop.toolbox.files.protected import obeyed_name
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000
@@ -101,6 +102,20 @@ class ChangeTools:
             self._workspace.write(path, data, make_folders=False)
             self._note(path, state, data, knows=knows)
         return clean_text(model_text("edited", path=shown(path)) + change.shown())
+
+    def reason_to_ask(self, args: Mapping[str, Any]) -> str:
+        """Return why a person decides about a call in every mode but ``bypass``, or "".
+
+        Args:
+            args: The arguments of the call.
+        """
+        path = str(args.get("path"))
+        try:
+            self._workspace.require_unprotected(path)
+            name = obeyed_name(self._workspace.parts(path))
+        except WorkspaceError:  # the call itself raises this error again
+            return ""
+        return "" if name is None else model_text("obeyed_name", name=name)
 
     def note_question(self, args: Mapping[str, Any]) -> str:
         """Record the file's state before a person is asked about a call.
@@ -186,7 +201,7 @@ class _ChangeTool(Tool):
     """A tool of `ChangeTools` that records the file's state when a person is asked about a call."""
 
     def __init__(self, function: Callable[..., str], changes: ChangeTools, **options: Any) -> None:
-        super().__init__(function, **options)
+        super().__init__(function, destructive=changes.reason_to_ask, **options)
         self._changes = changes
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ another machine (``.github``), and files that only list names (``.gitignore``, `
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -38,6 +39,11 @@ _EDITORS = (
 _HOME = (".ssh", ".gnupg", ".config/fish", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
 PROTECTED: tuple[str, ...] = (*_AT_TOP, *_VERSION_CONTROL, *_SHELLS, *_EDITORS, *_HOME)
 """Names protected at any depth, with everything in them. A name with slashes protects that sequence."""
+# Hidden names that no program obeys, and visible names that one does.
+_INERT = re.compile(
+    r"\.\w*ignore|\.gitattributes|\.(git)?keep|\.github|\.editorconfig|\.[a-z]+-version|\.env\.example"
+)
+_OBEYED = re.compile(r".*\.code-workspace|(mise|lefthook)\.\w+")
 _GIT_SHORT = "git~1"  # the short name of .git on Windows
 # Characters that macOS ignores in names.
 _IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
@@ -76,6 +82,17 @@ class Protection:
                 if name is not None:
                     return name
         return None
+
+
+def obeyed_name(parts: Sequence[str]) -> str | None:
+    """Return the name in a path that editors or tools may obey unasked, or None.
+
+    Such names are hidden, with a few exceptions. A person decides about a write, whatever the name is for.
+    """
+    for name in map(plain_name, parts):
+        if (name.startswith(".") and not _INERT.fullmatch(name)) or _OBEYED.fullmatch(name):
+            return name
+    return None
 
 
 def protected_below(root: Path) -> tuple[str, ...]:
