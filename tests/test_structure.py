@@ -39,7 +39,7 @@ LAYERS = [
         support.secrets.secret_keys llm.addresses support.child support.typed support.language
         prompts.values prompts.english prompts.chinese prompts.frames
         support.images support.globs support.prose support.secrets.decoded support.variables
-         support.prometheus support.repository support.control support.screen
+         support.prometheus support.repository support.control support.screen support.quoted_paths
         """,
     ),
     (
@@ -359,6 +359,7 @@ SUPPORT = {
     "support.lazy",
     "support.numbers",
     "support.portal",
+    "support.quoted_paths",
     "support.terminal",
     "support.text",
     "support.threads",

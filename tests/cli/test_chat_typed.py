@@ -106,15 +106,18 @@ def test_a_number_a_heading_and_a_script_are_no_notes(chat, pal, text):
     leave(screen)
 
 
-def test_an_editor_writes_text(chat, pal):
+@pytest.mark.parametrize("missing", ["", "no-such-editor", "/nowhere/editor"])
+def test_an_editor_writes_text(chat, pal, missing):
     editor = Path(pal.workspace.parent / "editor")
     editor.write_text('#!/bin/sh\nprintf "!touch ran" > "$1"\n')
     editor.chmod(0o755)
-    pal.env["VISUAL"] = str(editor)
+    pal.env.update(VISUAL=missing, EDITOR=str(editor))
     screen = chat(["answer 1."], "chat", "--permission-mode", "auto")
     screen.until("/ commands")
     screen.type("\x18\x05")
     screen.until("text> !touch ran")
+    if missing:
+        screen.until(f"another editor opens: VISUAL={missing}")
     send(screen)
     assert said(screen.server.requests[0]) == "!touch ran"
     assert not (pal.workspace / "ran").exists()

@@ -375,6 +375,28 @@ class TestExport:
             assert (kept.returncode, kept.stdout) == (0, "")
             assert (pal.workspace / "out").read_text() == done.stdout
 
+    def test_format_is_the_ending_of_the_file_or_a_usual_short_name(self, pal, store, trip):
+        for words, begin in (
+            (["-o", "out.html"], "<!DOCTYPE html>"),
+            (["-o", "out.md"], "# what is here?"),
+            (["--format", "json", "-o", "out"], store.folder.joinpath("trip.jsonl").read_text()),
+            (["--format", "md", "-o", "out.html"], "# what is here?"),
+        ):
+            done = pal("sessions", "export", trip, *words)
+            assert done.returncode == 0, done.stderr
+            assert (pal.workspace / words[-1]).read_text().startswith(begin)
+
+    def test_minus_as_the_file_is_standard_output(self, pal, trip):
+        done = pal("sessions", "export", trip, "--format", "md", "-o", "-")
+        assert done.stdout.startswith("# what is here?")
+        assert not (pal.workspace / "-").exists()
+
+    def test_format_that_nothing_tells_is_asked_for(self, pal, trip):
+        for words in ([], ["-o", "-"], ["-o", "out.txt"]):
+            done = pal("sessions", "export", trip, *words)
+            assert done.returncode == 2
+            assert "--format is missing. Use one of markdown, html, jsonl" in done.stderr
+
     def test_a_file_that_cannot_be_written_is_an_error(self, pal, trip):
         done = pal("sessions", "export", trip, "--format", "html", "-o", "no/where")
         assert done.returncode == 1

@@ -151,6 +151,9 @@ def test_openapi_document_lists_accepted_fields(idle):
         }
         body = {"model": "nobody", "messages": HELLO, "max_tokens": 3.0, "n": 1}
         assert client.post("/v1/chat/completions", json=body).status_code == 404
+        marked = json.dumps(body).encode("utf-8-sig")  # Windows programs begin JSON with a mark
+        headers = {"Content-Type": "application/json"}
+        assert client.post("/v1/chat/completions", content=marked, headers=headers).status_code == 404
         wrong = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}
         refused = client.post("/v1/chat/completions", json={**body, "messages": [wrong]}).json()["error"]
         assert refused["message"].startswith("messages.0.content.0.image_url.url: send images as data:")

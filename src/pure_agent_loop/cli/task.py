@@ -14,6 +14,7 @@ from typing import Literal, TextIO
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice, user_text
+from pure_agent_loop.support.quoted_paths import unquoted_path
 from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
@@ -87,7 +88,8 @@ def read_task(
 
 def media_named(text: str, workspace: Path) -> list[Path]:
     """Return the images and PDFs that a text names, such as ``@shot.png`` or ``@"my shot.png"``."""
-    names = (quoted or bare.rstrip(",;:!?)") for quoted, bare in MENTION.findall(text))
+    names = [quoted or bare.rstrip(",;:!?)") for quoted, bare in MENTION.findall(text)]
+    names += [unquoted_path(f'"{name}"') for name in names if "\\" in name]
     paths = dict.fromkeys(workspace / Path(name).expanduser() for name in names)
     return [path for path in paths if path.suffix.lower() in MEDIA_ENDINGS and path.is_file()]
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pure_agent_loop.support import globs
+from pure_agent_loop.support.quoted_paths import unquoted_path
 
 _TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "n", "off", "f"})
@@ -108,7 +109,7 @@ def paths_of(root: str, path: object) -> list[str]:
         return []
     try:
         top = os.path.realpath(root)
-        plain = os.path.normpath(os.path.join(top, path))  # noqa: PTH118 - the file may be missing
+        plain = os.path.normpath(os.path.join(top, unquoted_path(path)))  # noqa: PTH118 - the file may be missing
         inside = os.path.relpath(os.path.realpath(plain), top)
     except (OSError, ValueError):
         return []

@@ -10,7 +10,8 @@ from pure_agent_loop.kernel.observers import ChangeKind, FileChange
 from pure_agent_loop.snapshots.restore import changed_paths
 from pure_agent_loop.snapshots.scan import is_secret
 from pure_agent_loop.snapshots.store import Store
-from pure_agent_loop.snapshots.values import EntryKind, Manifest, PathEntry, shown_path
+from pure_agent_loop.snapshots.values import EntryKind, Manifest, PathEntry
+from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.toolbox.files.differences import common_ends
 
@@ -147,7 +148,7 @@ def _needed(pairs: Sequence[tuple[str, PathEntry | None, PathEntry | None]]) -> 
 def _change(
     path: str, old: PathEntry | None, new: PathEntry | None, data: Sequence[bytes | None]
 ) -> FileChange:
-    shown = shown_path(path)
+    shown = quoted_path(path)
     kind = _kind(old, new)
     texts = [text_of(content) for content in data]
     unreadable = any(entry is not None and entry.kind in ("unkept", "moved") for entry in (old, new))

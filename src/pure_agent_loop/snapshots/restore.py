@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pure_agent_loop.snapshots.scan import TEMPORARY, ScanResult, Signature, parent, signature
-from pure_agent_loop.snapshots.values import Conflict, Manifest, PathEntry, shown_path
+from pure_agent_loop.snapshots.values import Conflict, Manifest, PathEntry
+from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.toolbox.files.folder import FolderHandle
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -78,7 +79,7 @@ def make_plan(
             now, target, left_by_step[path], changed_between=path in changed_between, force=force
         )
         if reason:
-            plan.conflicts.append(Conflict(shown_path(path), reason))
+            plan.conflicts.append(Conflict(quoted_path(path), reason))
         else:
             plan.actions.append(Action(path, now, target))
     return plan
@@ -159,7 +160,7 @@ class Restorer:
                 if not self._attempt(action, self._remove):
                     continue
                 if action.target is None:
-                    self.removed.append(shown_path(action.path))
+                    self.removed.append(quoted_path(action.path))
                     self._remove_empty_parents(action.path, kept)
             if action.target is not None:
                 written.append(action)
@@ -176,7 +177,7 @@ class Restorer:
             data: Content of a file, or target of a link.
         """
         if self._attempt(action, lambda action: self._write(action, data)):
-            self.restored.append(shown_path(action.path))
+            self.restored.append(quoted_path(action.path))
             self._contents[action.path] = action.target
 
     def _attempt(self, action: Action, act: Callable[[Action], None]) -> bool:
@@ -184,7 +185,7 @@ class Restorer:
             act(action)
         except OSError as error:
             reason = CHANGED if error.errno == errno.ESTALE else (error.strerror or str(error))
-            self.conflicts.append(Conflict(shown_path(action.path), reason))
+            self.conflicts.append(Conflict(quoted_path(action.path), reason))
             return False
         return True
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
-from pure_agent_loop.snapshots.values import Manifest, PathEntry, SnapshotError, TooManyFilesError, shown_path
+from pure_agent_loop.snapshots.values import Manifest, PathEntry, SnapshotError, TooManyFilesError
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.toolbox.files import beneath
 from pure_agent_loop.toolbox.files.folder import FolderHandle, unlinked_folder
 
@@ -262,13 +263,13 @@ class Scanner:
         self, scan: ScanResult, path: str, folder: FolderHandle, rules: list[Rules], depth: int
     ) -> None:
         if depth >= MAX_DEPTH:
-            scan.left_out.append(f"{shown_path(path)} (folders nested too deeply)")
+            scan.left_out.append(f"{quoted_path(path)} (folders nested too deeply)")
             return
         try:
             inner = folder.enter(path.rpartition("/")[2])
             has_entries = self._scan_folder(scan, path + "/", inner, rules, depth + 1)
         except OSError as error:
-            scan.left_out.append(f"{shown_path(path)} ({error.strerror})")
+            scan.left_out.append(f"{quoted_path(path)} ({error.strerror})")
             return
         if not has_entries:
             scan.manifest[path] = PathEntry("folder", 0)

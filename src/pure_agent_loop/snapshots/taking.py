@@ -29,10 +29,10 @@ from pure_agent_loop.snapshots.values import (
     PathEntry,
     SnapshotError,
     manifest_name,
-    shown_path,
 )
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
+from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.support.threads import in_thread
 
 BATCH_BYTES, BATCH_FILES = 16 << 20, 256
@@ -197,7 +197,7 @@ class SnapshotTaker:
             try:
                 content = self._scanner.read(path, scan.view.max_file_bytes)
             except OSError as error:
-                scan.left_out.append(f"{shown_path(path)} ({error.strerror})")
+                scan.left_out.append(f"{quoted_path(path)} ({error.strerror})")
                 files.append(_Read(path, unkept_entry(scan.unread[path]), None, b""))
                 continue
             if content is None:  # the file was removed or has grown in the meantime

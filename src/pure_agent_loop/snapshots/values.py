@@ -50,11 +50,6 @@ def manifest_name(manifest: Mapping[str, PathEntry]) -> str:
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
-def shown_path(path: str) -> str:
-    """Return a path as encodable text: bytes that are not UTF-8 become escapes."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 @dataclass(frozen=True, slots=True)
 class StepInfo:
     """Description of a step that changed something.

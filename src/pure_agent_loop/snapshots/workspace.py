@@ -28,10 +28,10 @@ from pure_agent_loop.snapshots.values import (
     StepInfo,
     TooManyFilesError,
     UndoReport,
-    shown_path,
 )
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.support.threads import in_thread
 
 MAX_FILE_BYTES = 10_000_000
@@ -463,11 +463,11 @@ def _select_steps(steps: Sequence[StepRecord], to_step: int | None, run: int | N
 
 
 def _dry_report(session: str, numbers: tuple[int, ...], plan: RestorePlan) -> UndoReport:
-    restored = tuple(shown_path(action.path) for action in plan.actions if action.target is not None)
-    removed = tuple(shown_path(action.path) for action in plan.actions if action.target is None)
+    restored = tuple(quoted_path(action.path) for action in plan.actions if action.target is not None)
+    removed = tuple(quoted_path(action.path) for action in plan.actions if action.target is None)
     return UndoReport(session, numbers, restored, removed, tuple(plan.conflicts), is_dry=True)
 
 
 def _list_paths(paths: Sequence[str]) -> str:
-    shown = ", ".join(shown_path(path) for path in paths[:NAMED])
+    shown = ", ".join(quoted_path(path) for path in paths[:NAMED])
     return shown if len(paths) <= NAMED else f"{shown} and {len(paths) - NAMED} more"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.quoted_paths import quoted_path, unquoted_path
 
 SHOWN_PATH_CHARS = 200
 SUGGESTIONS = 5
@@ -29,8 +30,10 @@ class WorkspaceError(PureAgentLoopError):
 
 
 def shown(path: str) -> str:
-    """Return a path in quotes, shortened if long."""
-    return repr(path if len(path) <= SHOWN_PATH_CHARS else path[:SHOWN_PATH_CHARS] + "...")
+    """Return a path in quotes, shortened if long; an odd one as listings quote it."""
+    quoted = quoted_path(unquoted_path(path))
+    path = quoted if len(quoted) <= SHOWN_PATH_CHARS else quoted[:SHOWN_PATH_CHARS] + "..."
+    return path if quoted.startswith('"') else repr(path)
 
 
 def outside_error(path: str) -> WorkspaceError:
@@ -65,8 +68,10 @@ def suggest_entries(folder: str, wanted: str, entries: Mapping[str, str]) -> str
     lower = {name.lower(): name for name in entries}
     close = difflib.get_close_matches(wanted.lower(), lower, n=SUGGESTIONS, cutoff=0.5)
     if close:
-        return model_text("did_you_mean_path", names=", ".join(repr(prefix + lower[name]) for name in close))
+        return model_text("did_you_mean_path", names=", ".join(shown(prefix + lower[name]) for name in close))
     # Hidden names sort first but are hardly ever meant.
     names = sorted(entries, key=lambda name: (name.startswith("."), name))
     ellipsis = ", ..." if len(names) > SUGGESTIONS else ""
-    return model_text("place_has", place=place, names=", ".join(names[:SUGGESTIONS]) + ellipsis)
+    return model_text(
+        "place_has", place=place, names=", ".join(map(quoted_path, names[:SUGGESTIONS])) + ellipsis
+    )

@@ -19,6 +19,7 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
 from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.quoted_paths import quoted_path
 
 if TYPE_CHECKING:
     from pure_agent_loop.cli.chat.talk import ChatSession
@@ -216,8 +217,9 @@ def files_in(folder: Path, base: str = "", most: int = MAX_FILES) -> tuple[list[
                 continue
             if is_folder:
                 pending.append((f"{path}/", rules))
-            elif path.isprintable() and " " not in path:
-                files.append(path)
+            else:
+                quoted = quoted_path(path)
+                files.append(f'"{path}"' if " " in path and quoted == path else quoted)
     return sorted(files, key=len), not pending
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import select
 import shlex
+import shutil
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
@@ -411,7 +412,8 @@ class Prompt:
         whole = self.chips.unfold(self.buffer.text)  # the text in the editor has expanded pastes
         if whole != self.buffer.text:
             self.put(whole)
-        name_editors_by_path()
+        for name in name_editors_by_path():
+            self._acts.print_notice(user_text("chat.editor_missing", name=name))
         self.buffer.open_in_editor()
 
     def _paste_image(self) -> None:
@@ -519,11 +521,18 @@ def _is_continued(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def name_editors_by_path() -> None:
-    """Make ``VISUAL`` and ``EDITOR`` absolute, because `PATH` may include the untrusted working folder."""
+def name_editors_by_path() -> list[str]:
+    """Make ``VISUAL`` and ``EDITOR`` absolute, because `PATH` may include the untrusted working folder.
+
+    Returns:
+        The settings whose program does not exist, such as ``EDITOR=nano``; they are not used.
+    """
+    missing = []
     for name in ("VISUAL", "EDITOR"):
         with suppress(ValueError):  # unbalanced quotes
             words = shlex.split(os.environ.get(name, ""))
-            if words and "/" not in words[0]:
-                program = find_program(words[0])
+            if words:
+                program = find_program(words[0]) if "/" not in words[0] else shutil.which(words[0])
+                missing += [] if program else [f"{name}={words[0]}"]
                 os.environ[name] = shlex.join([program, *words[1:]]) if program else ""
+    return missing

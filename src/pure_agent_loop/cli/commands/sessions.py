@@ -56,6 +56,7 @@ from pure_agent_loop.support.terminal import (
 LONG_ANSWER, LONG_RESULT = 40, 8  # lines
 MIN_TITLE = 20  # columns
 FORMATS = ("markdown", "html", "jsonl")
+_OTHER_FORMATS = {"md": "markdown", "htm": "html", "json": "jsonl"}
 MARKS = {"call": "->", "result": "<-", "thinking": "..", "notice": "--", "user": ">"}
 _EPILOG = """\
 examples:
@@ -85,7 +86,12 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--answer", action="store_true", help="print only the last answer, unformatted")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
     export = _action(actions, "export", "export a session as a document", has_id=True)
-    export.add_argument("--format", choices=FORMATS, required=True, help="format of the document")
+    export.add_argument(
+        "--format",
+        choices=FORMATS,
+        type=lambda name: _OTHER_FORMATS.get(name, name),
+        help="format of the document (default: by the ending of FILE)",
+    )
     export.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
     fork = _action(actions, "fork", "start a new session from a point in another", has_id=True)
     fork.add_argument("--at", type=positive, metavar="N", help="last step to copy (default: all)")
@@ -309,8 +315,9 @@ def _export(options: argparse.Namespace, store: SessionStore, output: CommandOut
     loaded = store.read(existing(options.id, store))
     for problem in loaded.problems:
         output.info(notice("cli.export_omitted", problem=problem))
-    text = _document(options.format, loaded.records)
-    if options.output is None:
+    form = options.format or _format_of(options.output or "")
+    text = _document(form, loaded.records)
+    if options.output in (None, "-"):
         output.result(text)
         return DONE
     path = Path(options.output).expanduser()
@@ -320,6 +327,14 @@ def _export(options: argparse.Namespace, store: SessionStore, output: CommandOut
         raise SessionWriteError(path, error.strerror or error) from error
     output.info(notice("cli.wrote", path=path))
     return DONE
+
+
+def _format_of(name: str) -> str:
+    ending = Path(name).suffix[1:].lower()
+    form = _OTHER_FORMATS.get(ending, ending)
+    if form not in FORMATS:
+        raise ConfigError(user_text("cli.export_format", formats=", ".join(FORMATS)))
+    return form
 
 
 def _document(form: str, records: Sequence[Record]) -> str:

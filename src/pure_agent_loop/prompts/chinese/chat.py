@@ -12,6 +12,7 @@ MESSAGES = {
     "image_chip": "[文件 {number}：{name}]",
     "no_image": "剪贴板中没有此终端可取的图片。",
     "more_files": "只搜索了前 {count} 个文件；请先输入文件夹，例如 src/",
+    "editor_missing": "没有此程序，因此打开其他编辑器：{name}",
     "no_editor": "此终端无法打开编辑器。请把任务写入文件并指定它：@task.md",
     "search": "查找：",
     "no_mcp": "没有 MCP 服务器。添加：pal mcp add 名称 -- 命令",

@@ -60,6 +60,7 @@ MESSAGES = {
     "resume_last": "继续：pal -c",
     "open_elsewhere": "会话 {session} 也在另一个对话中打开，你添加的内容会显示在那里。"
     "要得到自己的副本：pal sessions fork {session}",
+    "export_format": "缺少 --format。请用 {formats} 之一，或用 -o 给出相应的扩展名：-o session.html。",
     "resume_session": "会话 {session}；继续：pal run {option}",
     "not_recorded": "此次运行不会保存：{error}",
     "no_session_to_resume": '没有可继续的会话。开始新会话：pal "你的任务"',

@@ -313,7 +313,7 @@ MESSAGES = {
     "print only the last answer, unformatted": "只输出最后的答案，不加格式",
     "print one JSON object with all records": "输出含全部记录的一个 JSON 对象",
     "session": "会话",
-    "format of the document": "文档格式",
+    "format of the document (default: by the ending of FILE)": "文档格式（默认：按 FILE 的扩展名）",
     "write to FILE instead of standard output": "写入 FILE，而不是标准输出",
     "last step to copy (default: all)": "复制到第几步为止（默认：全部）",
     "ID of the new session": "新会话的 ID",

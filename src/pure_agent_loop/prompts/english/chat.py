@@ -12,6 +12,7 @@ MESSAGES = {
     "image_chip": "[file {number}: {name}]",
     "no_image": "The clipboard holds no image that this terminal can read.",
     "more_files": "only the first {count} files were searched; type a folder, such as src/",
+    "editor_missing": "no such program, so another editor opens: {name}",
     "no_editor": "No editor can open in this terminal. Write the task in a file and name it: @task.md",
     "search": "search: ",
     "no_mcp": "No MCP servers are configured. To add one: pal mcp add NAME -- COMMAND",

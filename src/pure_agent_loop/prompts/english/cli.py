@@ -60,6 +60,7 @@ MESSAGES = {
     "resume_last": "to resume: pal -c",
     "open_elsewhere": "Session {session} is open in another conversation too, which shows what you add here. "
     "For a copy of your own: pal sessions fork {session}",
+    "export_format": "--format is missing. Use one of {formats}, or -o with such an ending: -o session.html.",
     "resume_session": "session {session}; to resume: pal run {option}",
     "not_recorded": "this run is not recorded: {error}",
     "no_session_to_resume": 'No session to resume. To start one: pal "your task"',

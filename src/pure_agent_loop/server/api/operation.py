@@ -109,7 +109,7 @@ def read_json(data: bytes | str) -> Any:
         HttpProblem: The JSON is invalid.
     """
     try:
-        return loads_strictly(data if isinstance(data, str) else data.decode())
+        return loads_strictly(data if isinstance(data, str) else data.decode("utf-8-sig"))
     except RecursionError:
         raise HttpProblem(400, "Invalid JSON: nested too deeply.") from None
     except ValueError as error:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
@@ -275,8 +276,9 @@ class _Report:
         mark = ":" if line.matches else "-"
         if self._context and self._lines and self._shown != (name, number - 1):
             self._lines.append("--")
+        name, place = quoted_path(name), (name, number)
         self._lines.append(name if self._files_only else f"{name}{mark}{number}{mark}{line.text}")
-        self._shown = (name, number)
+        self._shown = place
         self._chars += len(self._lines[-1])
 
     def text(self, notes: set[str]) -> str:
@@ -357,7 +359,7 @@ class SearchTools:
             if len(lines) == MAX_FOUND:
                 lines.append(model_text("only_first", count=MAX_FOUND))
                 break
-            lines.append("/".join((*scope.start, *entry.parts)))
+            lines.append(quoted_path("/".join((*scope.start, *entry.parts))))
         if not lines:
             lines.append(_no_match_text(pattern, hidden))
         if scope.is_late():

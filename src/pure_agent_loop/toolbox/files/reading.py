@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -112,11 +113,12 @@ class FileTools:
 
 
 def _entry_line(entry: FolderEntry) -> str:
+    name = quoted_path(entry.name)
     if entry.kind == "folder":
-        return f"{entry.name}/"
+        return f"{name}/"
     if entry.kind == "file":
-        return model_text("entry_size", name=entry.name, size=entry.size)
-    return model_text("entry_link" if entry.kind == "link" else "entry_other", name=entry.name)
+        return model_text("entry_size", name=name, size=entry.size)
+    return model_text("entry_link" if entry.kind == "link" else "entry_other", name=name)
 
 
 def _describe_binary(path: str, head: bytes, size: int) -> str:

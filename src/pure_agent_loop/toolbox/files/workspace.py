@@ -15,6 +15,7 @@ from typing import BinaryIO, Literal
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.quoted_paths import unquoted_path
 from pure_agent_loop.toolbox.complaints import (
     WorkspaceError,
     describe_os_error,
@@ -124,6 +125,7 @@ class Workspace:
         Raises:
             WorkspaceError: The path lies outside or is not valid.
         """
+        path = unquoted_path(path)
         if "\0" in path or len(path) > MAX_PATH_CHARS or not _encodable(path):
             raise WorkspaceError(model_text("no_path", path=shown(path)))
         relative = self._relative(path)
