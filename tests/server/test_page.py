@@ -8,6 +8,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 from tests.server.browser import Visit
+from tests.server.conftest import OWNER
 
 from pure_agent_loop.testing import Gate, call, deltas
 
@@ -148,6 +149,69 @@ def test_a_draft_stays_until_it_is_sent(serve, visit):
     expect(field).to_have_value("")
     guest.page.get_by_role("button", name="New conversation").click()
     expect(field).to_have_value("Another")
+
+
+def test_message_stays_in_the_field_until_a_server_that_restarts_has_taken_it(serve, visit):
+    server = serve(["First.", "Second."])
+    guest = visit(server)
+    guest.say("Begin")
+    guest.wait(".end")
+    server.kill()
+    guest.page.wait_for_selector(".offline")
+    guest.say("Go on")
+    field = guest.page.locator("#message")
+    expect(field).to_have_value("Go on")
+    server.start()
+    guest.wait(".end", 2)
+    expect(field).to_have_value("")
+    assert guest.texts(".answer") == ["First.", "Second."]
+
+
+def test_message_stays_with_the_reason_when_the_token_changed(serve, visit):
+    server = serve(["First.", "Second."])
+    guest = visit(server)
+    guest.say("Begin")
+    guest.wait(".end")
+    server.kill()
+    guest.page.wait_for_selector(".offline")
+    guest.say("Go on")
+    next(
+        server.folder.rglob("secret")
+    ).unlink()  # as if the token had been changed: no cookie is valid any more
+    server.start()
+    expect(guest.page.locator(".problem")).to_contain_text("not sent")
+    guest.page.fill("#token", OWNER)
+    guest.page.press("#token", "Enter")
+    field = guest.page.locator("#message")
+    expect(field).to_have_value("Go on")
+    expect(guest.page.locator(".answer")).to_have_count(1)
+    field.press("Enter")
+    guest.wait(".end", 2)
+    expect(field).to_have_value("")
+
+
+def test_message_to_a_deleted_conversation_stays_with_the_reason(serve, visit):
+    server = serve(["First."])
+    guest = visit(server)
+    guest.say("Begin")
+    guest.wait(".end")
+    session = guest.page.url.partition("#s=")[2]
+    with server.client() as client:
+        assert client.delete(f"/api/sessions/{session}").status_code == 204
+    guest.say("Go on")
+    guest.wait(".problem")
+    expect(guest.page.locator("#message")).to_have_value("Go on")
+
+
+@pytest.mark.parametrize("indent", ["  ", "\t", "   "])
+def test_code_copied_from_a_list_keeps_its_tabs(serve, visit, indent):
+    code = "all:\n\tcc -o a\tb.c\n\t\tdeep"
+    lines = "\n".join(indent + line for line in ["```make", *code.split("\n"), "```"])
+    mark = "1." if indent == "   " else "-"
+    guest = visit(serve([f"{mark} Write:\n\n{lines}\n\nA\ttab.\n"]))
+    guest.say("Begin")
+    guest.wait(".end")
+    assert guest.page.locator(".prose li .code code").evaluate("code => code.textContent") == code
 
 
 def test_questions_are_allowed_and_refused(serve, visit):

@@ -207,6 +207,24 @@ def test_the_cookie_of_the_page(server):
         assert httpx2.get(f"{server.url}/api/login", headers=forged).json() == {"person": None}
 
 
+def test_cookie_ends_with_its_logout_and_no_other_one_does(serve):
+    server = serve()
+    values = []
+    for _ in range(2):
+        with httpx2.Client(base_url=server.url) as client:
+            found = client.post("/api/login", json={"token": OWNER})
+            values.append({"Cookie": found.headers["set-cookie"].partition(";")[0]})
+
+    def status(cookie):
+        return httpx2.get(f"{server.url}/api/me", headers=cookie).status_code
+
+    left = httpx2.post(f"{server.url}/api/logout", headers={**values[0], "Origin": server.url})
+    assert (left.status_code, status(values[0]), status(values[1])) == (204, 401, 200)
+    server.kill()
+    server.start()
+    assert (status(values[0]), status(values[1])) == (401, 200)
+
+
 def test_people_are_isolated_and_see_only_their_own(server):
     with (
         server.client(token_of("ada")) as ada,

@@ -94,7 +94,7 @@ def make_app(
     private = private_folder(data_folder() / "server" if folder is None else Path(folder).expanduser())
     owner_token = token or load_or_create_secret(private / "token", lambda: secrets.token_urlsafe(32))
     cookie_secret = load_or_create_secret(private / "secret", lambda: secrets.token_hex(32))
-    people = People(owner_token, check_people(users), user_header, cookie_secret.encode())
+    people = People(owner_token, private / "ended", check_people(users), user_header, cookie_secret.encode())
     metrics = Metrics()
     engine, store = None, None if sessions_at is None else store_at(sessions_at)
     if database is not None:

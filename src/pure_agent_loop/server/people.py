@@ -1,7 +1,8 @@
 """Authentication: by token, by a cookie that a token was exchanged for, or by a proxy's header.
 
 Tokens are stored as SHA-256 hashes: tokens are long and random, so a slow hash would add no safety. A cookie
-holds a name, an expiry time and a signature, which becomes invalid when the person's token changes.
+holds a name, an expiry time and a signature, which becomes invalid when the person's token changes. A cookie
+that was logged out is a file in a folder, so that it ends for each process of the server and after a restart.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from pure_agent_loop.errors import (
     ConfigError,
 )
+from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 
 ROLES = ("use", "approve", "operate")
@@ -30,6 +32,7 @@ MIN_TOKEN_LENGTH = 16
 COOKIE_SECONDS = 30 * 86_400
 _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,100}")
 _HASH = re.compile(r"[0-9a-f]{64}")
+_DIGEST_CHARS = 64
 SLASH = "\0"  # replaces an escaped slash (%2F) in a path
 
 
@@ -114,6 +117,7 @@ class People:
 
     Args:
         token: The owner's token.
+        ended: The folder of the cookies that were logged out.
         header: The header in which a proxy that sends the owner's token names the user; empty for none.
         now: Returns seconds since the epoch.
 
@@ -124,6 +128,7 @@ class People:
     def __init__(
         self,
         token: str,
+        ended: Path,
         others: Iterable[Person] = (),
         header: str = "",
         secret: bytes = b"",
@@ -133,6 +138,7 @@ class People:
             raise ConfigError(notice("library.token_short", min_token_length=MIN_TOKEN_LENGTH))
         owner = Person(OWNER, frozenset(ROLES), hash_of(token))
         self.header = header.lower()
+        self._ended = ended
         self._secret, self._now = secret or secrets.token_bytes(32), now
         self._by_name: dict[str, Person] = {}
         for person in (owner, *others):
@@ -162,8 +168,8 @@ class People:
     def cookie_for(self, person: Person) -> str:
         """Create the value of a person's cookie."""
         name = base64.urlsafe_b64encode(person.name.encode()).decode().rstrip("=")
-        expiry = str(int(self._now()) + COOKIE_SECONDS)
-        return f"{name}.{expiry}.{self._sign(name, expiry, person)}"
+        expiry, nonce = str(int(self._now()) + COOKIE_SECONDS), secrets.token_hex(8)
+        return f"{name}.{expiry}.{nonce}{self._sign(name, expiry, person, nonce)}"
 
     def by_cookie(self, value: str) -> Person | None:
         """Return the person of a cookie; None if the cookie is invalid or has expired."""
@@ -177,10 +183,25 @@ class People:
             return None
         if person is None or int(expiry) < self._now():
             return None
-        return person if hmac.compare_digest(signature, self._sign(name, expiry, person)) else None
+        nonce, digest = signature[:-_DIGEST_CHARS], signature[-_DIGEST_CHARS:]
+        is_valid = hmac.compare_digest(digest, self._sign(name, expiry, person, nonce))
+        return person if is_valid and not (self._ended / digest).exists() else None
 
-    def _sign(self, name: str, expiry: str, person: Person) -> str:
-        message = f"{name}.{expiry}.{person.token_hash}".encode()
+    def end_cookie(self, value: str) -> None:
+        """End a valid cookie before its expiry time. Forget those that have expired since.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        if self.by_cookie(value) is None:
+            return
+        for file in private_folder(self._ended).iterdir():
+            if file.stat().st_mtime + COOKIE_SECONDS < self._now():
+                file.unlink(missing_ok=True)
+        (self._ended / value[-_DIGEST_CHARS:]).touch()
+
+    def _sign(self, name: str, expiry: str, person: Person, nonce: str) -> str:
+        message = f"{name}.{expiry}.{person.token_hash}{nonce}".encode()
         return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
 

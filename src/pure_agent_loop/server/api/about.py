@@ -66,7 +66,9 @@ async def login(request: ApiRequest) -> Response:
 
 async def _logout(request: ApiRequest) -> Response:
     response = Response(status_code=204)
-    response.delete_cookie(request.service.people.cookie_name, httponly=True, samesite="strict")
+    people = request.service.people
+    people.end_cookie(request.http.cookies.get(people.cookie_name, ""))
+    response.delete_cookie(people.cookie_name, httponly=True, samesite="strict")
     return response
 
 
@@ -200,7 +202,7 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
 
 OPERATIONS = [
     Operation("GET", "/api/me", "me", "Get the signed-in user and roles.", _me, models.SignedInUser, role=""),
-    Operation("POST", "/api/logout", "logout", "Delete the cookie.", _logout, role="", status=204),
+    Operation("POST", "/api/logout", "logout", "End the cookie.", _logout, role="", status=204),
     Operation("GET", "/api/agents", "list_agents", "List the agents.", _agents, models.Agents),
     Operation("GET", "/api/agents/{agent}", "get_agent", "Get an agent.", _agent, models.AgentAbout,
               problems=(404,)),

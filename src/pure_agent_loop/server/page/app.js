@@ -38,7 +38,8 @@ function Drawer({ name }) {
 
 export function App() {
   const name = store.panel.value, isPlace = store.isPlace(name), isDrawer = name && !isPlace && (store.current.value || !OF_SESSION.includes(name));
-  if (!store.me.value) return connection.value === "signedOut" ? html`<${Login} />` : html`<main class="login"><p>${t("connecting")}</p></main>`;
+  if (connection.value === "signedOut") return html`<${Login} />`;
+  if (!store.me.value) return html`<main class="login"><p>${t("connecting")}</p></main>`;
   const isFresh = !store.current.value && store.view.value.items.value.length === 0;
   return html`${!isPlace && html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>${t("skip")}</a>`}
     <div class="page ${store.sideOpen.value ? "side-open" : ""} ${isDrawer ? "with-drawer" : ""}">

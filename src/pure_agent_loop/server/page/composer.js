@@ -60,6 +60,8 @@ export function Composer() {
   const asked = store.questions.value.filter(store.mayAnswer), isDenying = asked.some((question) => !question.live);
   const mustWait = isRunning && !asked.length && store.me.value.engine;
 
+  const latest = useRef(null); // behind an await, what the field holds by then
+  latest.current = { place, text };
   useEffect(() => show(draftOf(place)), [place]);
   const setText = (value) => { show(value); keep(place, value); };
   const add = async (list) => {
@@ -81,10 +83,13 @@ export function Composer() {
     const message = text.trim();
     if (!message || isBusy || mustWait) return;
     setBusy(true);
-    setText(""); // restored if sending fails
     const sent = asked.length ? await store.answerAll(message) : isRunning ? await store.steer(message) : await store.send(withFiles(message, media), media.filter((item) => item.url).map((item) => item.url));
-    if (sent) setMedia(isRunning || asked.length ? media : []);
-    else if (!draftOf(place)) setText(message);
+    if (sent) { // only now: what nobody has taken stays
+      const rest = (value) => (value.startsWith(text) ? value.slice(text.length).trimStart() : value);
+      setMedia(isRunning || asked.length ? media : []);
+      keep(place, rest(draftOf(place)));
+      if (latest.current.place === place) show(rest(latest.current.text));
+    }
     setBusy(false);
   };
   const key = (event) => {
@@ -113,6 +118,6 @@ export function Composer() {
       ${!store.isOpen(run) && html`<${Picker} />`}
       <span class="grow"></span>
       ${store.isOpen(run) && html`<button type="button" class="round" title=${t("stop")} aria-label=${t("stop")} onClick=${store.stop}><${Icon} name="stop" /></button>`}
-      ${(!isRunning || asked.length > 0 || text.trim()) && html`<button class="primary ${isDenying ? "" : "round"}" title=${t("keysHint")} aria-label=${t(isDenying ? "denySay" : "send")} disabled=${!text.trim() || mustWait}>${isDenying ? t("denySay") : html`<${Icon} name="send" />`}</button>`}
+      ${(!isRunning || asked.length > 0 || text.trim()) && html`<button class="primary ${isDenying ? "" : "round"}" title=${t("keysHint")} aria-label=${t(isDenying ? "denySay" : "send")} disabled=${!text.trim() || isBusy || mustWait}>${isDenying ? t("denySay") : html`<${Icon} name="send" />`}</button>`}
     </div></form>`;
 }

@@ -41,6 +41,26 @@ marked.use({
   },
 });
 
+// Tabs inside fences as a character that no text has: in a list, the parser would turn them into blanks.
+const TAB = "\uFDD0", FENCE = /^((?:[ \t>]|[-*+][ \t]|\d+[.)][ \t])*)(`{3,}|~{3,})/;
+const toTabs = (text) => text.replaceAll(TAB, "\t");
+const columnAfter = (column, char) => column + (char === "\t" ? 4 - (column % 4) : 1);
+function withoutTabs(text) {
+  if (!text.includes("\t")) return text;
+  let fence = "", width = 0;
+  return text.split("\n").map((line) => {
+    const opening = FENCE.exec(line), bare = line.trim();
+    if (!fence) {
+      if (opening) { fence = opening[2]; width = [...opening[1]].reduce(columnAfter, 0); }
+      return line;
+    }
+    if (bare.startsWith(fence) && !bare.replaceAll(fence[0], "")) { fence = ""; return line; }
+    let at = 0;
+    for (let column = 0; column < width && /[ \t>]/.test(line[at] ?? ""); at++) column = columnAfter(column, line[at]);
+    return line.slice(0, at) + line.slice(at).replaceAll("\t", TAB);
+  }).join("\n");
+}
+
 // Renders growing text as blocks. Finished blocks keep their elements.
 export class Blocks {
   constructor(container) {
@@ -52,7 +72,7 @@ export class Blocks {
 
   draw(text) {
     if (!text.startsWith(this.frozenText)) { this.frozen = 0; this.frozenText = ""; }
-    const tokens = marked.lexer(text.slice(this.frozenText.length));
+    const tokens = marked.lexer(withoutTabs(text.slice(this.frozenText.length)));
     const kept = tokens.filter((token) => token.type !== "space");
     kept.forEach((token, index) => {
       const at = this.frozen + index;
@@ -63,7 +83,7 @@ export class Blocks {
       token.links = tokens.links;
       const list = [token];
       list.links = tokens.links;
-      block.append(clean(marked.parser(list)));
+      block.append(clean(toTabs(marked.parser(list))));
       finish(block);
       const old = this.container.children[at];
       old ? old.replaceWith(block) : this.container.append(block);
@@ -76,7 +96,7 @@ export class Blocks {
     const gap = tokens.findLastIndex((token, index) => token.type === "space" && index > 0 && index < tokens.length - 1);
     if (gap > 0) {
       const done = tokens.slice(0, gap + 1);
-      this.frozenText += done.map((token) => token.raw).join("");
+      this.frozenText += toTabs(done.map((token) => token.raw).join(""));
       this.frozen += done.filter((token) => token.type !== "space").length;
       if (!text.startsWith(this.frozenText)) { this.frozen = 0; this.frozenText = ""; }
     }

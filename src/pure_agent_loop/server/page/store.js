@@ -96,7 +96,7 @@ async function enter() {
   else { await loadAgents(); agent.value = agents.value[0]?.name || ""; }
   wire.start();
   loadWaiting();
-  setInterval(loadWaiting, WAITING_MS);
+  if (!isEntered) setInterval(loadWaiting, WAITING_MS);
   if (mayUse()) {
     await loadSessions();
     if (linkedSession) await open(linkedSession);

@@ -99,8 +99,9 @@ export class Wire {
     try {
       await api("GET", "/api/me"); // a WebSocket does not report the reason of a rejection
     } catch (error) {
-      if (connection.value === "signedOut") return;
-      return this.reconnect(socket);
+      if (connection.value !== "signedOut") return this.reconnect(socket);
+      for (const request of this.pending.values()) request.failed(new Error(t("notSignedIn")));
+      return this.pending.clear();
     }
     this.start();
   }

@@ -172,6 +172,7 @@ const WORDS = {
   before: ["Earlier", "更早"],
   more: ["More", "更多"],
   settings: ["Settings", "设置"],
+  notSignedIn: ["You are signed out. The message was not sent; it is kept.", "您已退出登录。消息未发送，已保留。"],
   copyAnswer: ["Copy answer", "复制回答"],
   operate: ["Operator", "运维"],
   task: ["Task", "任务"],
