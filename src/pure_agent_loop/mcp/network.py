@@ -96,7 +96,7 @@ async def _rejects_session(response: Any, is_in_url: bool) -> bool:
     if not has_session or status not in (400, 404):
         return False
     if headers.get("content-type", "").startswith("text/event-stream"):  # it may have no end
-        return status == 404
+        return bool(status == 404)
     body = await response.aread()
     if status == 400:
         return b"session" in body.lower()
@@ -104,7 +104,7 @@ async def _rejects_session(response: Any, is_in_url: bool) -> bool:
         code = json.loads(body)["error"]["code"]
     except (ValueError, LookupError, TypeError):
         return True
-    return code != METHOD_NOT_FOUND  # the method is missing, not the session
+    return bool(code != METHOD_NOT_FOUND)  # the method is missing, not the session
 
 
 async def _readable(response: Any) -> None:
