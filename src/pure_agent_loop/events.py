@@ -382,7 +382,7 @@ class Event(metaclass=_Factories):
     Args:
         step: Step number, from 1; 0 before the first step.
         data: Details; the keys are the argument names of the factory.
-        timestamp: Seconds since the epoch; now if None.
+        timestamp: Seconds since the epoch; now if None. By position it may also come before `data`.
         number: Position in the run, from 1; 0 outside a run.
     """
 
@@ -401,11 +401,14 @@ class Event(metaclass=_Factories):
         timestamp: float | None = None,
         number: int = 0,
     ) -> None:
+        moment: Any = timestamp
+        if isinstance(moment, dict):  # by position: type, step, timestamp, data
+            moment, data = data, moment
         # Slot setters take half the time of `object.__setattr__` by name, and this code runs for every delta.
         _set_type(self, type)
         _set_step(self, step)
         _set_data(self, data)
-        _set_timestamp(self, _now() if timestamp is None else timestamp)
+        _set_timestamp(self, _now() if moment is None else moment)
         set_number(self, number)
 
     @property

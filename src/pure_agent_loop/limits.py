@@ -18,6 +18,7 @@ from pure_agent_loop.errors import ConfigError, LimitExceededError
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.text import names_options
 
 LimitAction = Literal["continue", "warn", "stop"]
 PLACEHOLDERS = {
@@ -54,6 +55,7 @@ PERSON = "person"  # metadata key of the person who started the run
 _NO_NUMBER: float | None = None
 
 
+@names_options()
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
     """Limits of a run. None disables a limit.

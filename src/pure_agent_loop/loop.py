@@ -29,6 +29,7 @@ from pure_agent_loop.runs.settings import (
 )
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
+from pure_agent_loop.support.text import names_options
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 DEFAULT_MAX_STEPS = 15
@@ -56,6 +57,7 @@ class LoopRun:
         return (await self._run.wait()).raise_for_error().content
 
 
+@names_options(tools="tool_registry", model="llm", session="session_id", max_turns="max_steps")
 class ReactLoop:
     """Reason-act-observe loop that runs until the model answers.
 
@@ -174,7 +176,7 @@ class ReactLoop:
         Args:
             task: Task text.
             system_prompt: Leading system message; `react_prompt` writes one.
-            messages: History to continue.
+            messages: History to continue. A leading system message replaces `system_prompt`.
 
         Raises:
             ConfigError: `task` is not a string.

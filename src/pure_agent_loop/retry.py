@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.support.clock import Clock, SystemClock
+from pure_agent_loop.support.text import names_options
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ TRANSIENT_SDK_ERRORS = (
 )
 
 
+@names_options()
 @dataclass(frozen=True, slots=True)
 class RetryConfig:
     """Retry policy for failed model requests.

@@ -100,7 +100,8 @@ class Runnable(Generic[Deps, Out]):
         Args:
             task: Task text; None, with `state`, to resume.
             messages: History to continue, e.g. `AgentResult.messages`. A leading system message replaces
-                `system_prompt`; an invalid history is repaired, with a notice.
+                `system_prompt`, also one of this run; a later one is sent as a user message at its place.
+                An invalid history is repaired, with a notice.
             options: Further arguments of `prepare`: `cancel_token`, `state`, `inbox`, `session_id`, `media`,
                 `deps`, and settings of this run: `model`, `limits`, `temperature`, `tools`,
                 `system_prompt`, `output_type`, `model_settings`, `metadata`.

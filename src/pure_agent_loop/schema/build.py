@@ -8,6 +8,7 @@ import json
 import typing
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
@@ -148,7 +149,22 @@ class JSONValidator:
             text.encode()
         except (TypeError, ValueError, RecursionError):  # Python values that JSON cannot hold: dates, objects
             return self._adapter.validate_python(value)
-        return self._adapter.validate_json(text)
+        converted = self._adapter.validate_json(text)
+        wrong = [name for name in converted if _is_number_as_path(value.get(name), converted[name])]
+        if wrong:
+            from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+            kind = PydanticCustomError("path_type", "Input should be a path, which is a string")
+            errors = [InitErrorDetails(type=kind, loc=(name,), input=value[name]) for name in wrong]
+            raise ValidationError.from_exception_data("Arguments", errors)
+        return converted
+
+
+def _is_number_as_path(sent: Any, converted: Any) -> bool:
+    """Return whether a number became a path: pydantic reads a path as a string, which may be a number."""
+    if isinstance(converted, (list, tuple)) and isinstance(sent, list):
+        return any(map(_is_number_as_path, sent, converted))
+    return isinstance(converted, PurePath) and not isinstance(sent, str)
 
 
 def described(adapter: TypeAdapter[Any]) -> dict[str, Any]:

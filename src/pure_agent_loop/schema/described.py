@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.prompts import Prompts, ToolWords
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema
 from pure_agent_loop.schema.mended import mended_schema
+from pure_agent_loop.schema.problems import describe_problems
 from pure_agent_loop.schema.signature import check_signature
 from pure_agent_loop.support.language import model_text
 
@@ -19,6 +22,15 @@ from pure_agent_loop.support.language import model_text
 
 Example = tuple[str, Mapping[str, Any]]
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_KINDS: dict[str, tuple[Any, str, str]] = {  # Python types; pydantic's name and text of a mismatch
+    "string": (str, "string_type", "a valid string"),
+    "integer": (int, "int_type", "a valid integer"),
+    "number": ((int, float), "float_type", "a valid number"),
+    "boolean": (bool, "bool_type", "a valid boolean"),
+    "array": (list, "list_type", "a valid list"),
+    "object": (dict, "dict_type", "an object"),
+    "null": (type(None), "none_required", "null"),
+}
 
 
 def _is_example(value: Any) -> bool:
@@ -45,11 +57,53 @@ def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, .
 # -- JSON Schemas that come with a tool, if there is no function to derive one from ----------------------
 
 
+def _is_a(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean" or kind not in _KINDS
+    is_whole = kind == "integer" and isinstance(value, float) and value.is_integer()
+    return is_whole or kind not in _KINDS or isinstance(value, _KINDS[kind][0])
+
+
+def _mismatches(schema: Any, value: Any, place: tuple[Any, ...] = ()) -> Iterator[dict[str, Any]]:
+    """Yield each value whose type or choice differs from its schema, in the form of pydantic's errors."""
+    if not isinstance(schema, dict):
+        return
+    kinds = [kind for kind in _as_list(schema.get("type")) if isinstance(kind, str)]
+    choices = schema.get("enum")
+    if kinds and not any(_is_a(value, kind) for kind in kinds):
+        _, name, text = _KINDS[kinds[0]]
+        yield {"type": name, "loc": place, "msg": f"Input should be {text}", "input": value}
+    elif isinstance(choices, list) and value not in choices:
+        expected = ", ".join(map(repr, choices))
+        error = {"type": "literal_error", "ctx": {"expected": expected}, "loc": place, "input": value}
+        yield {**error, "msg": f"Input should be {expected}"}
+    elif isinstance(value, dict):
+        needed, fields = schema.get("required", ()), schema.get("properties", {})
+        for name, item in value.items():
+            if item is not None or name in needed:  # null for an optional value means that it is missing
+                yield from _mismatches(fields.get(name), item, (*place, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _mismatches(schema.get("items"), item, (*place, index))
+
+
+def _read(schema: Any, value: Any) -> Any:
+    if isinstance(value, str) and any(_mismatches(schema, value)):
+        with suppress(ValueError, RecursionError):
+            read = loads_strictly(value)
+            return value if any(_mismatches(schema, read)) else read
+    return value
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class JsonSchemaType:
     """Schema from the caller, converted to the subset that model servers accept.
 
-    Its validation checks only the names of arguments.
+    Its validation checks names, types and choices; other rules are left to the function.
 
     Args:
         description: Always empty.
@@ -62,10 +116,12 @@ class JsonSchemaType:
         self.parameters = mended_schema(self.parameters)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments after checking their names.
+        """Return the arguments after checking names, types and choices.
+
+        Text becomes the JSON value in it where only that fits, such as ``"7"`` for an integer.
 
         Raises:
-            ToolArgumentError: An argument is missing or unknown.
+            ToolArgumentError: An argument is missing or unknown, or a value does not fit.
         """
         missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
         properties = self.parameters.get("properties", {})
@@ -76,6 +132,9 @@ class JsonSchemaType:
             for name in arguments
             if closed and name not in properties
         ]
+        arguments = {name: _read(properties.get(name), value) for name, value in arguments.items()}
+        if errors := list(_mismatches(self.parameters, arguments)):
+            problems.append(describe_problems(errors, arguments, (), frozenset()))
         if problems:
             raise ToolArgumentError("; ".join(problems))
         return arguments

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import inspect
 import json
 import linecache
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pure_agent_loop.support.language import message_in, model_text
 
+C = TypeVar("C")
 MAX_ERROR_CHARS, MAX_PROGRAM_CHARS = 6_000, 2_000
 MAX_GROUPED, MAX_REASONS = 10, 30  # limits per exception group and per error
 _YES, _NO = ("y", "yes", "是"), ("n", "no", "否")
@@ -122,11 +125,37 @@ def nearest(name: str, words: Iterable[str]) -> str:
     return near[0] if near else ""
 
 
-def unexpected_option(owner: str, name: str, known: Iterable[str]) -> str:
-    """Return the TypeError message for an unknown keyword argument, with the most similar known argument."""
-    near = nearest(name, known)
+def unexpected_option(
+    owner: str, name: str, known: Iterable[str], other_words: Mapping[str, str] | None = None
+) -> str:
+    """Return the TypeError message for an unknown keyword argument, with the most similar known argument.
+
+    Args:
+        other_words: Names in other libraries, each with the argument that it means here.
+    """
+    words = {**(other_words or {}), **{argument: argument for argument in known}}
+    near = words.get(nearest(name, words))
     hint = f" Did you mean {near}?" if near else ""
     return f"{owner} got an unexpected keyword argument {name!r}.{hint}"
+
+
+def names_options(**other_words: str) -> Callable[[type[C]], type[C]]:
+    """Decorate a class: its TypeError for an unknown keyword argument names the most similar argument."""
+
+    def decorate(cls: type[C]) -> type[C]:
+        init: Any = cls.__init__
+        known = tuple(inspect.signature(init).parameters)[1:]
+
+        @functools.wraps(init)
+        def checked(self: C, *args: Any, **options: Any) -> None:
+            if unknown := options.keys() - known:
+                raise TypeError(unexpected_option(f"{cls.__name__}()", min(unknown), known, other_words))
+            init(self, *args, **options)
+
+        type.__setattr__(cls, "__init__", checked)
+        return cls
+
+    return decorate
 
 
 def safe_str(value: Any) -> str:

@@ -33,6 +33,7 @@ ERRORS: Mapping[str, str] = {
     "multiple_of": "应为 {multiple_of} 的倍数",
     "literal_error": "应为其中之一：{expected}",
     "enum": "应为其中之一：{expected}",
+    "path_type": "应为路径（文本）",
     "none_required": "应为 null",
     "date_parsing": "应为日期",
     "datetime_parsing": "应为日期和时间",

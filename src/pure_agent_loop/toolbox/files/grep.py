@@ -101,8 +101,8 @@ class SearchScope:
             WorkspaceError: The path is not a folder, or cannot be opened.
         """
         with ExitStack() as stack:
-            folder = stack.enter_context(self._workspace.folder("/".join(self.start)))
             fixed: tuple[str, ...] = ()
+            folder = stack.enter_context(self._workspace.folder("/".join(self.start)))
             with suppress(WorkspaceError):
                 inner = self._workspace.folder("/".join((*self.start, *self._pattern.fixed)))
                 folder, fixed = stack.enter_context(inner), self._pattern.fixed
