@@ -68,7 +68,7 @@ class PropertyNames:
         if name not in self._sent or not isinstance(schema, dict):
             return schema
         said = schema.get("description")
-        return {**schema, "description": f"{name}: {said}" if said else name}
+        return {**schema, "description": f"{said} ({name})" if said else f"({name})"}
 
     def in_message(self, message: Message) -> Message:
         """Return a message whose calls have the replacements in their arguments."""

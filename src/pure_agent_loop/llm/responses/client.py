@@ -161,7 +161,7 @@ class ResponsesClient(ProtocolClient):
         """Send what the server has deleted; keep no reasoning that it cannot encrypt."""
         details = shorten(error.said, 200)
         own = set(filter(None, map(self._own_digest, attempt.messages))) - self._gone
-        if own and _is_gone(error, attempt.body):
+        if own and attempt.body.get("store") is not False and _is_gone(error, attempt.body):
             self._gone |= own
             return Delta(notice=f"The whole history is sent: the server has deleted responses ({details}).")
         if self._cannot_encrypt(attempt.body, error):
