@@ -7,12 +7,13 @@ Unknown parts are kept, unknown fields ignored, never an error. Source of the gr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.gemini.request import PARTS
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ class GeminiReader(ProtocolReader):
             from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 
             raise error_from_body(chunk["error"])
-        self._usage = _usage(chunk.get("usageMetadata")) or self._usage
+        if (usage := _usage(chunk.get("usageMetadata"))) is not None:
+            if self._usage is None:
+                yield Delta(usage=usage)  # also counted if the response breaks off
+            self._usage = usage.largest(self._usage)
         feedback = chunk.get("promptFeedback") or {}
         if feedback.get("blockReason"):
             self._blocked = feedback
@@ -133,7 +137,8 @@ def _usage(usage: object) -> TokenUsage | None:
     """Read counts; thoughts are part of the output here, and cached tokens of the prompt."""
     if not isinstance(usage, Mapping):
         return None
-    prompt = (usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0)
-    thought = usage.get("thoughtsTokenCount")
-    written = (usage.get("candidatesTokenCount") or 0) + (thought or 0)
-    return TokenUsage(prompt, written, prompt + written, thought, usage.get("cachedContentTokenCount"))
+    of = partial(count_of, usage)
+    prompt = (of("promptTokenCount") or 0) + (of("toolUsePromptTokenCount") or 0)
+    thought = of("thoughtsTokenCount")
+    written = (of("candidatesTokenCount") or 0) + (thought or 0)
+    return TokenUsage(prompt, written, prompt + written, thought, of("cachedContentTokenCount"))
