@@ -29,7 +29,13 @@ from pure_agent_loop.limits import PERSON, LimitChecker
 from pure_agent_loop.llm.base import origin_of, stream_of
 from pure_agent_loop.llm.control_tokens import meant_name
 from pure_agent_loop.llm.response import Assembler, LLMResponse
-from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, usage_of
+from pure_agent_loop.llm.tokens import (
+    LONGEST_TOKEN,
+    estimate_message,
+    is_plausible,
+    usage_of,
+    usage_of_partial,
+)
 from pure_agent_loop.llm.tool_modes.typed_answers import FINAL_RESULT, answered
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, get
 from pure_agent_loop.output.wanted import PartialOutput
@@ -45,7 +51,7 @@ SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000
 # A request was truncated if its estimate exceeds FULL_SHARE of the window and the server counted less than
 # CUT_SHARE of the estimate.
 FULL_SHARE, CUT_SHARE = 0.8, 0.5
-SILENT = "silent_truncation"
+SILENT, IMPLAUSIBLE = "silent_truncation", "implausible_usage"
 
 
 # -- one step: the request, its response, and what the response changes in the state ---------------------
@@ -223,13 +229,33 @@ class Attempts(ABC):
         except Exception as error:
             self.break_off(error)
             raise
-        usage = kit.priced(self._usage_of(response))
-        if usage is not response.usage:  # record the cost, because prices change
-            response = replace(response, usage=usage)
+        response = await self._with_cost(response, assembler)
         if assembler.has_extra:
             origin = response.served[-1].origin if response.served else origin_of(kit.client)
             response = replace(response, origin=origin)
         return await self.finish(response)
+
+    async def _with_cost(self, response: LLMResponse, assembler: Assembler) -> LLMResponse:
+        """Return a response with its cost, because prices change."""
+        if (known := response.usage) is not None and (
+            known.prompt_tokens < 0
+            or (known.completion_tokens + 1) * LONGEST_TOKEN
+            < len(response.content or "") + len(response.reasoning_content or "")
+        ):
+            response = await self._with_plausible_usage(response, assembler.written())
+        usage = self.kit.priced(self._usage_of(response))
+        return response if usage is response.usage else replace(response, usage=usage)
+
+    async def _with_plausible_usage(self, response: LLMResponse, written: str) -> LLMResponse:
+        """Return a response without a report of usage that cannot be right, with one notice a run."""
+        usage = response.usage
+        if usage is None or is_plausible(usage, written):
+            return response
+        if IMPLAUSIBLE not in (tracking := self.state.auto_compact_tracking):
+            tracking[IMPLAUSIBLE] = {"acted": 1, "saved": 0}
+            numbers = {"tokens": usage.completion_tokens, "letters": len(written)}
+            await self.show(Delta(notice=notice("library.usage_implausible", **numbers)))
+        return replace(response, usage=None)
 
     def _usage_of(self, response: LLMResponse) -> TokenUsage:
         """Return the usage of a response, with the model that served it; estimated if none was reported."""
@@ -243,10 +269,8 @@ class Attempts(ABC):
         if assembler is not None and not assembler.is_settled:
             is_silence = failure is not None and failure.kind == "timeout" and failure.original_error is None
             if assembler.has_begun or is_silence or isinstance(error, asyncio.CancelledError):
-                usage = assembler.partial().usage
-                if usage is None:
-                    prompt, written = self.prompt_tokens(), estimate_tokens(assembler.written())
-                    usage = TokenUsage(prompt, written, prompt + written, estimated=True)
+                known = assembler.partial().usage
+                usage = usage_of_partial(known, self.prompt_tokens(), assembler.written())
                 usage = usage.of_model(assembler.served[-1].model) if assembler.served else usage
                 self._count(self.kit.priced(usage))
         if failure is not None:

@@ -37,7 +37,7 @@ from pure_agent_loop.llm.messages import Message, as_messages, to_wire, user_mes
 from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.llm.profiles import DefaultFloat, Profile
 from pure_agent_loop.llm.response import Assembler
-from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, is_plausible, usage_of_partial
 from pure_agent_loop.llm.values import NOTHING, Delta, ServedPart, TokenUsage
 from pure_agent_loop.retry import is_transient
 from pure_agent_loop.support.abilities import as_protocol
@@ -349,10 +349,8 @@ class _Attempt:
         response, silent = self._assembler, isinstance(error, LLMError) and error.kind == "timeout"
         if response.is_settled or not (response.has_begun or silent):
             return None
-        usage, written = response.partial().usage, response.written()
-        if usage is None:
-            prompt, wrote = estimate_request(self._messages, self._tools), estimate_tokens(written)
-            usage = TokenUsage(prompt, wrote, prompt + wrote, estimated=True)
+        prompt = estimate_request(self._messages, self._tools)
+        usage = usage_of_partial(response.partial().usage, prompt, response.written())
         served = response.served
         return self._priced(usage).of_model(served[-1].model if served else _name(self._client))
 
@@ -610,17 +608,17 @@ class _Used:
     def take(self, delta: Delta) -> None:
         """Add a piece."""
         self.has_begun = self.has_begun or not (delta.notice or delta.served)
-        self._usage = delta.usage or self._usage
+        self._usage = delta.usage.largest(self._usage) if delta.usage else self._usage
         self._failed += delta.spent.total_tokens if delta.spent else 0
         calls = (part.arguments for part in delta.tool_calls if isinstance(part.arguments, str))
         self._written += filter(None, (delta.text, delta.reasoning, *calls))
 
     def tokens(self, prompt: int) -> int:
         """Return the tokens, estimated if the server sent none; 0 if it did no work."""
-        if self._usage is not None:
-            return self._failed + self._usage.total_tokens
-        written = estimate_tokens("".join(self._written))
-        return self._failed + (prompt + written if self.has_begun else 0)
+        written, usage = "".join(self._written), self._usage
+        if usage is None or not is_plausible(usage, written):
+            usage = usage_of_partial(None, prompt, written) if self.has_begun or usage else TokenUsage.zero()
+        return self._failed + usage.total_tokens
 
 
 def estimate_request(messages: Sequence[Message], tools: Sequence[JsonFields] | None) -> int:

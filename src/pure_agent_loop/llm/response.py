@@ -348,8 +348,8 @@ class Assembler:
             reason = FINISH_REASONS.get(delta.finish_reason.lower(), delta.finish_reason)
             if self._finish_reason is None or reason not in ("stop", CLOSED):  # the least specific reasons
                 self._finish_reason = reason
-        if delta.usage and (delta.usage.total_tokens or self._usage is None):
-            self._usage = delta.usage
+        if delta.usage:
+            self._usage = delta.usage.largest(self._usage)
         self._raw = self._raw if delta.raw is None else delta.raw
         shown = delta.tool_calls and _showable(delta.tool_calls)
         if reasoning is delta.reasoning and shown is delta.tool_calls and text is delta.text:

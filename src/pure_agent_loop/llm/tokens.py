@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pure_agent_loop.llm.response import LLMResponse
@@ -27,6 +27,7 @@ _CJK = lazy_pattern(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
 _JSON = json.JSONEncoder(ensure_ascii=False)
 OTHER_PART_TOKENS = 1_000  # tokens of an image or a sound of any size
+LONGEST_TOKEN = 128  # letters of the longest token in the vocabularies of today's models: a row of blanks
 MESSAGE_OVERHEAD = 4  # tokens for role and separators in usual chat templates
 _PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled from a longer text, to limit the cost
 # A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
@@ -86,6 +87,28 @@ def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
     written += "".join(f"{call.name}{json.dumps(call.arguments)}" for call in response.tool_calls)
     completion = estimate_tokens(written)
     return TokenUsage(prompt, completion, prompt + completion, estimated=True)
+
+
+def usage_of_partial(known: TokenUsage | None, prompt: int, written: str) -> TokenUsage:
+    """Return the usage of a response that broke off: what its server reported, else estimated.
+
+    Args:
+        known: Report so far; servers count the output at the end.
+        prompt: Estimated tokens of the prompt.
+        written: All text of the response so far.
+    """
+    tokens = estimate_tokens(written)
+    if known is None or not known.is_valid:
+        return TokenUsage(prompt, tokens, prompt + tokens, estimated=True)
+    if tokens <= known.completion_tokens:
+        return known
+    total = known.prompt_tokens + tokens
+    return replace(known, completion_tokens=tokens, total_tokens=total, estimated=True)
+
+
+def is_plausible(usage: TokenUsage, written: str) -> bool:
+    """Return False if a report is below zero, or its output tokens cannot spell what was written."""
+    return usage.is_valid and (usage.completion_tokens + 1) * LONGEST_TOKEN >= len(written)
 
 
 class Boundary(TypedDict):

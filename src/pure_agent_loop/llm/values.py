@@ -120,6 +120,30 @@ class TokenUsage:
             self.cache_write_1h_tokens,
         )
 
+    def largest(self, other: TokenUsage | None) -> TokenUsage:
+        """Return the larger of each count of two reports about one request; the other is the older one.
+
+        Counts are cumulative, and some gateways repeat them as 0. A report below zero is none.
+        """
+        if other is None:
+            return self
+        if not self.is_valid:
+            return other
+        larger = {
+            name: max(count, getattr(other, name) or 0)
+            for name in _COUNTS
+            if (count := getattr(self, name)) is not None
+        }
+        parts = larger["prompt_tokens"] + larger["completion_tokens"]
+        total = max(self.total_tokens, other.total_tokens, parts)
+        return dataclasses.replace(other, **{**_reports_of(self), **larger, "total_tokens": total})
+
+    @property
+    def is_valid(self) -> bool:
+        """False if a count is below zero."""
+        counts = self.prompt_tokens, self.completion_tokens, self.total_tokens, self.cached_tokens or 0
+        return min(counts) >= 0
+
     def of_model(self, name: str) -> TokenUsage:
         """Return the usage with its tokens assigned to a model; unchanged if models are named already."""
         return self if self.by_model else dataclasses.replace(self, by_model=((name, self),))
@@ -182,6 +206,17 @@ class TokenUsage:
         return cls(**{name: data[name] for name in names if name in data}, by_model=by_model)
 
 
+_COUNTS = (
+    *("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"),
+    *("cache_write_tokens", "cache_write_1h_tokens"),
+)
+
+
+def _reports_of(usage: TokenUsage) -> dict[str, Any]:
+    parts = {"cost": usage.cost, "by_model": usage.by_model}
+    return {name: value for name, value in parts.items() if value}
+
+
 _usage_of = attrgetter(*_USAGE_FIELDS)  # a single call, because each step records its usage
 
 
@@ -206,11 +241,11 @@ def _reported_cost(usage: object) -> float | None:
 
 
 def count_of(data: object, name: str) -> int | None:
-    """Return a count of a usage report; None if it is missing or not a count."""
+    """Return a count of a usage report, which may be below zero; None if it is missing or not a count."""
     value = data.get(name) if type(data) is dict else get(data, name)
-    if value is None or (type(value) is int and value >= 0):
+    if value is None or type(value) is int:
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -math.inf < value < math.inf:
         return None
     return int(value)
 

@@ -136,6 +136,7 @@ class MessagesReader(ProtocolReader):
             message = event.get("message") or {}
             self._count(message.get("usage"))
             self._take_handles(message)
+            yield Delta(usage=self.usage)  # also counted if the response breaks off
             yield from _transformed(message)
         elif kind == "message_delta":
             self._count(event.get("usage"))
@@ -179,10 +180,10 @@ class MessagesReader(ProtocolReader):
         self.is_done = True
 
     def _count(self, usage: object) -> None:
-        """Add counts; later ones replace earlier ones, since they are cumulative."""
+        """Add counts; the largest counts, since they are cumulative, and some gateways repeat them as 0."""
         if not isinstance(usage, Mapping):
             return
-        self._counts.update({name: count for name, count in usage.items() if count is not None})
+        self._counts = _largest(self._counts, usage)
         counts = {name: count_of(self._counts, name) or 0 for name in _COUNTS}
         prompt = sum(counts[name] for name in _COUNTS[:3])
         written = counts["output_tokens"]
@@ -199,6 +200,15 @@ class MessagesReader(ProtocolReader):
             cache_write_tokens=stored,
             cache_write_1h_tokens=count_of(self._counts.get("cache_creation"), "ephemeral_1h_input_tokens"),
         )
+
+
+def _largest(known: Any, new: Any) -> Any:
+    """Return the larger of two counts, also in objects of counts; else the newer value."""
+    if isinstance(known, Mapping) and isinstance(new, Mapping):
+        return {**known, **{name: _largest(known.get(name), value) for name, value in new.items()}}
+    if new is None or (isinstance(known, (int, float)) and isinstance(new, (int, float)) and known > new):
+        return known
+    return new
 
 
 class _OpenBlock:

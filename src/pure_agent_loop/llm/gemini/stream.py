@@ -7,13 +7,14 @@ the ``google-genai`` package 3.6.1 and https://ai.google.dev/api/generate-conten
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.calls import RejectedArguments
 from pure_agent_loop.llm.gemini.request import PARTS
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import shorten
 
@@ -65,7 +66,10 @@ class GeminiReader(ProtocolReader):
             from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 
             raise error_from_body(chunk["error"])
-        self._usage = _usage(chunk.get("usageMetadata")) or self._usage
+        if (usage := _usage(chunk.get("usageMetadata"))) is not None:
+            if self._usage is None:
+                yield Delta(usage=usage)  # also counted if the response breaks off
+            self._usage = usage.largest(self._usage)
         feedback = chunk.get("promptFeedback") or {}
         if feedback.get("blockReason"):
             self._blocked = feedback
@@ -138,7 +142,8 @@ def _usage(usage: object) -> TokenUsage | None:
     """Read counts; thoughts become part of the output, and cached tokens are part of the prompt."""
     if not isinstance(usage, Mapping):
         return None
-    prompt = (usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0)
-    thought = usage.get("thoughtsTokenCount")
-    written = (usage.get("candidatesTokenCount") or 0) + (thought or 0)
-    return TokenUsage(prompt, written, prompt + written, thought, usage.get("cachedContentTokenCount"))
+    of = partial(count_of, usage)
+    prompt = (of("promptTokenCount") or 0) + (of("toolUsePromptTokenCount") or 0)
+    thought = of("thoughtsTokenCount")
+    written = (of("candidatesTokenCount") or 0) + (thought or 0)
+    return TokenUsage(prompt, written, prompt + written, thought, of("cachedContentTokenCount"))

@@ -271,6 +271,7 @@ class ResponsesReader(ProtocolReader):
         status = response.get("status")
         self.is_running = False
         if status in ("failed", "cancelled") or response.get("error"):
+            yield Delta(usage=_usage(response.get("usage")))
             raise error_of(response.get("error") or {"message": f"The response has status {status!r}."})
         if status in _RUNNING:
             raise LLMError("The server ended a response that it still runs.", kind="incomplete")

@@ -9,6 +9,7 @@ MESSAGES = {
     "model_failed": "{model} 失败（{reason}）；由 {other} 回答。",
     "model_failed_midway": "{model} 失败（{reason}）；由 {other} 接着写它的响应。",
     "model_refused": "{model} 拒绝回答；由 {other} 回答。",
+    "usage_implausible": "服务器为 {letters} 个字符的回答只计 {tokens} 个 token，这不可能：用量按估算计。",
     "limit_wait": "等待 {seconds} 秒：{model} 已达到每分钟的限制。",
     "refused": "；{reason}（--base-url）{also}",
     "no_key": "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY（或 OPENAI_API_KEY）。",

@@ -9,6 +9,8 @@ MESSAGES = {
     "model_failed": "{model} failed ({reason}); {other} answers instead.",
     "model_failed_midway": "{model} failed ({reason}); {other} continues its response.",
     "model_refused": "{model} refused to answer; {other} answers instead.",
+    "usage_implausible": "The server's count of {tokens} tokens for {letters} characters is wrong: "
+    "the usage of this answer is estimated.",
     "limit_wait": "Waiting {seconds} s: {model} is at its limit per minute.",
     "refused": "; {reason} (--base-url){also}",
     "no_key": "No API key for {url}. Set PAL_API_KEY (or OPENAI_API_KEY).",
