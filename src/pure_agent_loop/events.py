@@ -402,7 +402,7 @@ class Event(metaclass=_Factories):
         number: int = 0,
     ) -> None:
         moment: Any = timestamp
-        if isinstance(moment, dict):  # by position: type, step, timestamp, data
+        if moment.__class__ is dict:  # by position: type, step, timestamp, data
             moment, data = data, moment
         # Slot setters take half the time of `object.__setattr__` by name, and this code runs for every delta.
         _set_type(self, type)

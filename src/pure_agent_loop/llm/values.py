@@ -125,8 +125,16 @@ class TokenUsage:
 
         Counts are cumulative, and some gateways repeat them as 0. A report below zero is none.
         """
-        if other is None:
-            return self
+        if other is None or (
+            self.prompt_tokens >= other.prompt_tokens >= 0
+            and self.completion_tokens >= other.completion_tokens >= 0
+            and (self.cached_tokens or 0) >= (other.cached_tokens or 0)
+            and (self.reasoning_tokens or 0) >= (other.reasoning_tokens or 0)
+            and self.cache_write_tokens == other.cache_write_tokens
+            and other.cost is None
+            and not other.by_model
+        ):
+            return self  # the usual case
         if not self.is_valid:
             return other
         larger = {

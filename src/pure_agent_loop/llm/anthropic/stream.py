@@ -183,7 +183,7 @@ class MessagesReader(ProtocolReader):
         """Add counts; the largest counts, since they are cumulative, and some gateways repeat them as 0."""
         if not isinstance(usage, Mapping):
             return
-        self._counts = _largest(self._counts, usage)
+        self._counts = _largest(self._counts, usage) if self._counts else {**usage}
         counts = {name: count_of(self._counts, name) or 0 for name in _COUNTS}
         prompt = sum(counts[name] for name in _COUNTS[:3])
         written = counts["output_tokens"]
