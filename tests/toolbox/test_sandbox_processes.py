@@ -197,6 +197,8 @@ USES = {
     "private": "x = b'x' * 4 * 10**8",
     "shared": "x = mmap.mmap(-1, 4 * 10**8); [x.__setitem__(n, 1) for n in range(0, len(x), 4096)]",
     "several": "[os.fork() for _ in range(2)]; x = b'x' * 10**8",
+    "other_thread": "use = lambda: [time.sleep(0.3), b'x' * 4 * 10**8, signal.pause()]; "
+    "threading.Thread(target=use).start(); ctypes.CDLL(None).syscall(60, 0)",  # the first thread exits
 }
 
 
@@ -206,7 +208,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("use", USES)
     def test_command_that_uses_more_memory_is_killed(self, mode, tmp_path, use):
-        code = f"import mmap, os, signal; {USES[use]}; signal.pause()"
+        code = f"import ctypes, mmap, os, signal, threading, time; {USES[use]}; signal.pause()"
         done = asyncio.run(bash(f'{system_python()} -c "{code}"', tmp_path, mode, limits=self.limits))
         assert (done.exit_code, done.over_memory, done.timed_out) == (137, 300_000_000, False)
         assert "more than 0.279 GiB of memory" in format_result(done, 60, [])
@@ -216,6 +218,15 @@ class TestLimits:
         reserved = "mmap.mmap(-1, 2**40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)"
         shared = "b'x' * 10**8, [os.fork() for _ in range(3)]; os.getpid() == pid and os.wait()"
         code = f"import mmap, os; pid = os.getpid(); x = {[reserved, shared][inherited]}; print('ran')"
+        done = asyncio.run(bash(f'{system_python()} -c "{code}"', tmp_path, mode, limits=self.limits))
+        assert (done.exit_code, done.over_memory) == (0, 0)
+        assert "ran" in done.output
+
+    def test_pages_of_a_file_do_not_count(self, mode, tmp_path):
+        with (tmp_path / "large").open("wb") as file:
+            file.truncate(4 * 10**8)
+        reads = "x = mmap.mmap(os.open('large', 0), 0, prot=mmap.PROT_READ); print(sum(x[::4096]), 'ran')"
+        code = f"import mmap, os, time; {reads}; time.sleep(0.5)"
         done = asyncio.run(bash(f'{system_python()} -c "{code}"', tmp_path, mode, limits=self.limits))
         assert (done.exit_code, done.over_memory) == (0, 0)
         assert "ran" in done.output

@@ -61,6 +61,7 @@ def test_files_that_the_user_ignores_stay_out(shell, settings, named):
 def test_only_what_decides_what_a_commit_holds_is_handed_over(shell, settings):
     settings(
         IDENTITY + '[alias]\n\tst = status --short \\"a b\\"\n\tsh = !touch ran\n\tp = push https://key@h/x\n'
+        "\tf = -c http.extraHeader=key fetch\n"
         "[core]\n\tautocrlf = input\n\teditor = evil\n\tsshCommand = evil\n[diff]\n\texternal = evil\n"
         '[credential]\n\thelper = evil\n[url "https://key@h"]\n\tinsteadOf = h:\n'
         '[filter "f"]\n\tclean = evil\n\trequired\n[rebase]\n\tautosquash\n'
@@ -77,6 +78,17 @@ def test_only_what_decides_what_a_commit_holds_is_handed_over(shell, settings):
         "safe.directory=*",
         "[exit code 0]",
     ]
+
+
+def test_settings_in_the_workspace_choose_no_file_to_read(shell, settings, tmp_path):
+    settings("private\n", ".ssh/key")
+    settings(f"[include]\n\tpath = {tmp_path}/work/dotfiles\n")
+    (tmp_path / "work" / "dotfiles").write_text(
+        f"{IDENTITY}[core]\n\texcludesFile = {tmp_path}/home/.ssh/key\n"
+    )
+    said = run(shell, "cat ~/.config/git/ignore; git config user.name")
+    assert "private" not in said
+    assert "Ann Example" in said
 
 
 def test_setting_that_a_command_makes_for_the_user_is_refused(shell, settings):

@@ -10,6 +10,10 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+
+# Anonymous and shared memory; pages of files can be dropped at any time.
+_RESIDENT, _PROPORTIONAL = rb"^Rss(?:Anon|Shmem):\s+(\d+)", rb"^Pss_(?:Anon|Shmem):\s+(\d+)"
 
 
 def exceeds(pid: int, limit: int) -> bool:
@@ -19,9 +23,14 @@ def exceeds(pid: int, limit: int) -> bool:
         limit: Bytes.
     """
     pids = list(_family(pid))
-    if sum(_number(each, "status", rb"VmRSS:\s+(\d+)") for each in pids) * 1024 <= limit:
+    if sum(_number(each, "status", _RESIDENT) for each in pids) * 1024 <= limit:
         return False  # cheaper, and never less than the following
-    return sum(_number(each, "smaps_rollup", rb"^Pss:\s+(\d+)") for each in pids) * 1024 > limit
+    return sum(map(_proportional, pids)) * 1024 > limit
+
+
+def _proportional(pid: int) -> int:
+    """Return the memory of a process, of shared pages its part; all of them if it hides its pages."""
+    return _number(pid, "smaps_rollup", _PROPORTIONAL) or _number(pid, "status", _RESIDENT)
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -33,9 +42,14 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _number(pid: int, file: str, pattern: bytes) -> int:
-    """Return a number of KiB from a file of a process; 0 if the process has ended."""
-    match = re.search(pattern, _read(f"/proc/{pid}/{file}"), re.M)
-    return int(match[1]) if match else 0
+    """Return the sum of the numbers of KiB in a file of a process; 0 if the process has ended."""
+    for folder in (
+        f"/proc/{pid}",
+        *map(str, Path(f"/proc/{pid}/task").glob("*")),
+    ):  # the first thread may have ended
+        if matches := re.findall(pattern, _read(f"{folder}/{file}"), re.M):
+            return sum(map(int, matches))
+    return 0
 
 
 def _read(path: str) -> bytes:

@@ -23,6 +23,7 @@ _HANDED_OVER = re.compile(
     r"|(merge|pull|push|rebase|rerere)\.\w+|alias\.[\w-]+|filter\..+\.required",
     re.I | re.S,
 )
+_RUNS_OR_SETS = re.compile(r"^\s*!|(^|\s)(-c|--config-env)\b")  # a program, or another setting, in an alias
 _FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
 
 
@@ -54,7 +55,7 @@ def user_settings(root: Path) -> list[tuple[str, str | None]]:
     git = find_program("git")
     if git is None:
         return []
-    words = [git, "config", "--list", "--show-scope", "-z"]
+    words = [git, "config", "--list", "--show-scope", "--show-origin", "-z"]
     try:
         done = subprocess.run(  # noqa: S603 - fixed arguments; this git command starts no program
             words, cwd=root, env=child_environment(), capture_output=True, timeout=_GIT_SECONDS, check=False
@@ -62,14 +63,26 @@ def user_settings(root: Path) -> list[tuple[str, str | None]]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     fields = done.stdout.decode("utf-8", "surrogateescape").split("\0")
-    pairs = zip(fields[::2], fields[1::2], strict=False)
-    settings = (setting.partition("\n") for scope, setting in pairs if scope == "global")
-    return [(key, value if mark else None) for key, mark, value in settings]
+    triples = zip(fields[::3], fields[1::3], fields[2::3], strict=False)
+    settings = (
+        (*setting.partition("\n"), _is_within(origin.removeprefix("file:"), root))
+        for scope, origin, setting in triples
+        if scope == "global"
+    )
+    # A file that a command can write may not choose which files are read for the next command.
+    settings = (each for each in settings if not (each[3] and each[0] in _FILES))
+    return [(key, value if mark else None) for key, mark, value, _ in settings]
+
+
+def _is_within(file: str, root: Path) -> bool:
+    """Return True for a file that a command can write."""
+    return (root / Path(file).expanduser()).resolve().is_relative_to(root.resolve())
 
 
 def _may_be_known(key: str, value: str | None) -> bool:
-    names_a_program = key.startswith("alias.") and (value or "").lstrip().startswith("!")
-    return bool(_HANDED_OVER.fullmatch(key)) and not names_a_program and "://" not in (value or "")
+    text = value or ""
+    names_a_program = key.startswith("alias.") and _RUNS_OR_SETS.search(text) is not None
+    return bool(_HANDED_OVER.fullmatch(key)) and not names_a_program and "://" not in text
 
 
 def _lines(key: str, value: str | None) -> str:
