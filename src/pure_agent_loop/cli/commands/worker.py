@@ -26,6 +26,7 @@ from pure_agent_loop.cli.service_log import add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.durable import Engine, HealthServer, Rate, Worker
+from pure_agent_loop.durable.values import MAX_ATTEMPTS
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.support.language import notice, user_text
@@ -75,6 +76,13 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         help="seconds for running tools after SIGTERM (default: 20)",
     )
     parser.add_argument(
+        "--max-attempts",
+        type=positive,
+        default=MAX_ATTEMPTS,
+        metavar="N",
+        help=f"attempts of a run whose process ends each time (default: {MAX_ATTEMPTS})",
+    )
+    parser.add_argument(
         "--health",
         type=_address,
         metavar="[ADDRESS:]PORT",
@@ -99,6 +107,7 @@ def _work(options: argparse.Namespace, output: CommandOutput) -> int:
         lease=options.lease,
         grace=options.grace,
         deps=load_deps(options.deps),
+        max_attempts=options.max_attempts,
     )
 
     health: HealthServer | None = None
