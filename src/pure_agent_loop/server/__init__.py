@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.errors import MissingExtraError
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.lazy import lazy_exports
