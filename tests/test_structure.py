@@ -39,7 +39,7 @@ LAYERS = [
         support.secrets.secret_keys llm.addresses support.child support.typed support.language
         prompts.values prompts.english prompts.chinese prompts.frames
         support.images support.globs support.prose support.secrets.decoded support.variables
-        support.prometheus
+         support.prometheus support.repository support.control support.screen
         """,
     ),
     (
@@ -351,6 +351,7 @@ APPLICATION = {"cli", "acp"}
 # Small mechanisms that the application shares with the library.
 SUPPORT = {
     "support.child",
+    "support.control",
     "support.folders",
     "support.front_matter",
     "support.install",

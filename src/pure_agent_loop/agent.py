@@ -108,11 +108,11 @@ class Agent(Runnable[Deps, Out]):
             protocol, ``"bedrock:NAME"`` or ``"vertex:NAME"`` for Claude through a cloud. Without a base URL
             also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an embedded model.
         api_key: API key; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
-        base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI, or the protocol's own.
+        base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI's or the protocol's own URL.
         llm: Custom client, such as an `OpenAIClient`, instead of `model`.
-        tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the shape of the
+        tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the format of the
             model's protocol is a tool that the server runs, such as ``{"type": "web_search"}``.
-        system_prompt: Leading system message; empty for none. `react_prompt` builds such a message. May also
+        system_prompt: Leading system message; empty if none. `react_prompt` builds such a message. May also
             be a sync or async function that returns the text, or a list of texts and functions.
         limits: Limits of a run.
         retry: Retry policy for failed requests.
@@ -154,7 +154,7 @@ class Agent(Runnable[Deps, Out]):
             directory. It does not restrict access: file tools and the shell take their folder as a separate
             argument.
         audit: Log of every call, such as an `AuditLog`.
-        snapshots: Tracks the changes of each step in a folder and can undo them, such as
+        snapshots: Tracks what each step changes in a folder and can undo it, such as
             `WorkspaceSnapshots`.
         subagents: `SubagentManager` with the agents that it can delegate tasks to.
         compaction: True shortens a long history with a `Ladder`, False never does; or a custom compactor.
@@ -169,9 +169,10 @@ class Agent(Runnable[Deps, Out]):
         idle_timeout: Seconds a response may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it sets its own timeout; None for no limit.
         redact: True removes secrets from everything recorded, shown and sent; or a `Redactor`.
-        tool_attempts: Number of attempts of a tool marked ``idempotent`` before its error goes to the model.
+        tool_attempts: Number of attempts to run a tool marked ``idempotent`` before its error goes to the
+            model.
         tool_retry_delay: Seconds between these attempts.
-        llm_kwargs: Additional fields of every request in the chat-completions protocol, such as ``top_p`` or
+        llm_kwargs: Additional fields for every request in the chat-completions protocol, such as ``top_p`` or
             ``timeout`` (seconds for a connection, and for each wait for more bytes). Fields specific to
             your server go into ``extra_body={...}``.
 
@@ -396,7 +397,7 @@ class Agent(Runnable[Deps, Out]):
             input_type: Type of the input: text, or a dataclass, TypedDict or pydantic model, passed as JSON.
 
         Raises:
-            ConfigError: The name is missing, or the type has no JSON form.
+            ConfigError: The name is missing, or the type cannot be expressed as JSON.
         """
         from pure_agent_loop.subagents.agent_tool import agent_tool
 

@@ -26,8 +26,8 @@ class Price:
         output: Price of output tokens, reasoning included.
         cached: Price of input tokens from the server's cache; `input` if None.
         cache_write: Price of input tokens written to the cache; `input` if None.
-        tiers: Prices of long requests, as pairs of a number of input tokens and a price, smallest number
-            first. If a request has more input tokens than this number, the price applies to all its tokens.
+        tiers: Prices for long requests: (threshold, price) pairs in ascending order. A request with more
+            input tokens than a threshold pays that price for all its tokens.
         cache_write_1h: Price of input tokens written to the cache for an hour; `cache_write` if None.
 
     Raises:
@@ -168,7 +168,7 @@ class Budget:
             return granted
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Return the limit that is reached or that a further request would exceed; empty for none.
+        """Return the limit that is reached or that a further request would exceed; empty if none.
 
         Args:
             usage: Expected usage of the request.
@@ -185,7 +185,7 @@ class Budget:
 
     @property
     def used_up(self) -> str:
-        """Text naming the reached limit; empty for none. Other limits take precedence over `TOOL_CALLS`."""
+        """Text naming the reached limit; empty if none. Other limits take precedence over `TOOL_CALLS`."""
         limits = (
             ("tokens", self.tokens, self.max_tokens),
             ("money", self.cost, self.max_cost),

@@ -31,7 +31,7 @@ class Prepare(Protocol[Out_co]):
         deps: Any = ...,
         **options: Unpack[SendOptions],
     ) -> Run[Out_co]:
-        """Create a run of `task` that continues `messages`."""
+        """Create a run for `task` that continues `messages`."""
         ...
 
 
@@ -51,7 +51,7 @@ class Conversation(Generic[Out_co, Deps]):
 
     @property
     def messages(self) -> list[Message]:
-        """History so far, in wire form. Set it to continue another history."""
+        """History so far, in wire form. Set it to continue a different history."""
         return to_keep(self._history)
 
     @messages.setter

@@ -66,7 +66,7 @@ def _rebuilt(
 
 
 def portable(value: Any) -> Any:
-    """Return the value if it can be pickled; else a `RuntimeError` with an error's text, or None."""
+    """Return the value if it can be pickled; else None, or for an error a `RuntimeError` with its text."""
     if value is None or isinstance(value, (str, int, float, _Portable)):
         return value
     import pickle
@@ -148,7 +148,7 @@ class LLMError(PureAgentLoopError):
         kind: One of :data:`ErrorKind`; decides whether a retry can help.
         status: HTTP status, if any.
         retry_after: Seconds the server asked to wait, if any.
-        said: Error text of the server, if any, without the additions of `message`.
+        said: Error text from the server, if any, without what `message` adds to it.
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts
@@ -181,7 +181,7 @@ class ToolExecutionError(PureAgentLoopError):
     """Tool failed. The loop turns the error into a message for the model; it never ends a run.
 
     Args:
-        tool_name: Name of the tool; a single argument is the message.
+        tool_name: Name of the tool; if it is the only argument, it is the message.
         message: Description of the failure.
     """
 
@@ -290,7 +290,7 @@ class SessionWriteError(SessionError):
 
     Args:
         path: File or folder.
-        reason: Error text of the system.
+        reason: Error text from the system.
     """
 
     def __init__(self, path: object, reason: object) -> None:

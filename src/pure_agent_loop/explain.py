@@ -52,7 +52,7 @@ class Explanation:
             client.
         notices: Notices at the start of the run.
         limits: Each limit that is set.
-        permissions: Ruling of the rules and the mode, per tool.
+        permissions: What the rules and the mode decide, per tool.
         estimated_tokens: Estimated tokens of the request.
     """
 
@@ -180,7 +180,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _permission(tool: Tool, kit: Kit) -> str:
-    """Return the ruling on a tool, as far as it is independent of a call's arguments."""
+    """Return the ruling on a tool, as far as it does not depend on a call's arguments."""
     policy = kit.permissions
     asks = model_text("destructive") if tool.destructive is True else ""
     suggestion = policy.suggest(

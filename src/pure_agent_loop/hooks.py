@@ -99,7 +99,7 @@ async def call_before_hook(hook: Callable[..., Any], *arguments: Any) -> BeforeT
     """Return the decision of a `before_tool` hook.
 
     Raises:
-        ConfigError: The hook returned something else.
+        ConfigError: The hook returned neither None nor a `BeforeTool`.
     """
     decision = await call_hook(hook, *arguments)
     if decision is None:

@@ -1,4 +1,4 @@
-"""Messages to a running agent: steering and follow-ups from people, notices of background work."""
+"""Messages to a running agent: steering and follow-ups from people, notices from background work."""
 
 from __future__ import annotations
 

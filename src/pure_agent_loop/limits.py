@@ -24,13 +24,13 @@ PLACEHOLDERS = {
     "steps": "steps so far",
     "current_steps": "the same",
     "checkpoint_steps": "steps since the last notice",
-    "max_steps": "the limit of steps",
+    "max_steps": "the step limit",
     "seconds": "seconds so far",
     "elapsed": "the same",
-    "timeout": "the limit of seconds",
+    "timeout": "the time limit in seconds",
     "tokens": "tokens so far",
     "total_tokens": "the same",
-    "max_tokens": "the limit of tokens",
+    "max_tokens": "the token limit",
 }
 # A brace opens a placeholder, unless a quote or another brace follows, as in JSON.
 _PLACEHOLDER = re.compile(r"""\{(?!\s*["'{])(?:[^{}]|\{[^{}]*\})*\}?""")
@@ -78,15 +78,15 @@ class LoopLimits:
     max_tool_calls: int | None = None
     """Hard: total tool calls. In a response with more calls, only the first ones are made."""
     max_seconds: float | None = None
-    """Hard: total seconds. They bound the time of each tool; otherwise they are checked between steps."""
+    """Hard: total seconds. They also limit each tool call; otherwise they are checked between steps."""
     max_cost: float | None = None
     """Hard: total cost, in the currency of `prices`: US dollars unless you set them. Once reached, no further
     request is made. A model whose price is unknown is refused before the first request."""
     max_cost_per_day: float | None = None
     """Hard: cost of all requests that the sessions of this run's store recorded today, whoever sent them, in
-    any process. The day is one of UTC. It is checked before each request, and needs a run with a session."""
+    any process. Days are UTC days. It is checked before each request, and needs a run with a session."""
     max_cost_per_person_per_day: float | None = None
-    """Hard: the same, of runs with this run's ``metadata["person"]``; those without one count together."""
+    """Hard: the same, for runs with the same ``metadata["person"]``; runs without a person count together."""
     doom_loop_threshold: int | None = 3
     """Number of consecutive equal calls that counts as a loop; None allows any number."""
     prices: Prices = field(default_factory=dict)
@@ -198,7 +198,7 @@ def _count(name: str, value: object) -> int:
 
 
 class LimitChecker:
-    """Check of a ledger against limits.
+    """Checks a ledger against limits.
 
     Args:
         limits: Limits of the run.
@@ -288,7 +288,7 @@ class LimitChecker:
         return "budget" if self._budget is not None and self._budget.passed_by(usage, model) else ""
 
     def exceeded_by(self, usage: TokenUsage, model: str) -> LimitExceededError | None:
-        """Return the error of a further attempt that exceeds a limit; None if the attempt fits.
+        """Return the error for a further attempt that would exceed a limit; None if the attempt fits.
 
         Args:
             usage: Expected usage of the attempt.

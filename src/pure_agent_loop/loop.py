@@ -69,13 +69,13 @@ class ReactLoop:
         tool_registry: Tools, as a `ToolRegistry` or a list.
         limits: Limits of a run.
         retry: Retry policy for failed requests.
-        max_steps: Hard limit of steps (15 unless `limits` sets ``max_turns``); None for no limit.
+        max_steps: Hard limit on steps (15 unless `limits` sets ``max_turns``); None for no limit.
         enable_retry: False sends each request once.
         enable_doom_detection: False allows unlimited repetition of the same call.
-        llm_kwargs: Additional fields of every request; see `Agent`.
+        llm_kwargs: Additional fields for every request; see `Agent`.
         emit_reasoning_events: True emits the model's reasoning as events.
         after_tools: Text sent to the model after the tool results of each step, as a ``synthetic`` message.
-        client: Alias of `llm`.
+        client: Alias for `llm`.
         language: Language of the framework's prompts, ``en`` or ``zh``.
         permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``; see `Agent`. A question ends the run,
             because `ReactLoop` has no `on_ask`.

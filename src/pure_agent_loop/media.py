@@ -34,8 +34,8 @@ def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
     """Convert media to parts of a message, in order.
 
     Args:
-        media: Images (PNG, JPEG, GIF, WebP), PDF or audio (WAV, MP3): `Image`, `File`, paths (read with the
-            rights of this program), bytes, ``data:`` URLs, or finished parts, such as
+        media: Images (PNG, JPEG, GIF, WebP), PDF or audio (WAV, MP3): `Image`, `File`, paths (read with this
+            program's permissions), bytes, ``data:`` URLs, or ready-made parts, such as
             ``{"type": "image_url", "image_url": {"url": "https://..."}}``, which the server fetches.
 
     Raises:
@@ -139,7 +139,7 @@ class Fitted(NamedTuple):
     """Media item that can be sent.
 
     Args:
-        words: Description of the conversion, for the model; empty for none.
+        words: Description of the conversion, for the model; empty if none.
     """
 
     part: dict[str, Any]
@@ -177,7 +177,7 @@ class Image:
 
     Args:
         data: Bytes of a PNG, JPEG, GIF or WebP file.
-        path: Path of such a file. It is read when the part is made.
+        path: Path of such a file, read when the image becomes a message part.
         url: ``https://`` URL that the model's server fetches.
 
     Raises:
@@ -206,7 +206,7 @@ class Image:
         return self.fitted(name).part
 
     def fitted(self, name: str = "image") -> Fitted:
-        """Return the part of `to_part` and a description of the conversion."""
+        """Return what `to_part` returns and a description of the conversion."""
         if self.url is not None:
             return Fitted({"type": "image_url", "image_url": {"url": self.url}})
         if self.path is not None:
@@ -220,7 +220,7 @@ class File:
 
     Args:
         data: Bytes of the file.
-        path: Path of the file, instead. It is read when the part is made.
+        path: Path of a file to use instead of data; read when the file becomes a message part.
         media_type: Media type, such as ``application/pdf``; from the path's extension if empty.
         name: Name shown to the model; the path's name if empty.
 
@@ -277,7 +277,7 @@ class File:
         return self.fitted(name).part
 
     def fitted(self, name: str = "file") -> Fitted:
-        """Return the part of `to_part` and a description of the conversion."""
+        """Return what `to_part` returns and a description of the conversion."""
         shown = self.name or (Path(self.path).name if self.path is not None else name)
         data = self.read()
         if self.is_text:
@@ -353,7 +353,7 @@ def image_part(data: bytes, *, name: str) -> dict[str, Any]:
 
 
 def fitted_image(data: bytes, *, name: str) -> Fitted:
-    """Return the part of `image_part` and a description of the conversion."""
+    """Return the message part, as `image_part` does, and a description of the conversion."""
     words = ""
     try:
         kind = inspect_image(data, name=name).kind

@@ -81,7 +81,7 @@ class Part:
         Args:
             state: New state.
             now: Seconds since the epoch; None for the current time.
-            output: Output so far; None keeps the present output.
+            output: Output so far; None keeps the current output.
 
         Raises:
             PartTransitionError: The transition is invalid.
@@ -107,7 +107,7 @@ class Part:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
-        """Build a part from the form of :meth:`to_dict`."""
+        """Build a part from what :meth:`to_dict` returned."""
         return cls(**data)
 
 

@@ -5,8 +5,8 @@ Precedence, from highest to lowest:
 1.  A deny rule denies, regardless of everything below.
 2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool's judge makes
     the call ``read_only``. A denial by the judge denies in every mode.
-3.  The function `can_use_tool`, if set, decides; its context holds the suggestion of the rules.
-4.  An ask rule asks, except in the mode ``bypass``; so does a question of the judge, and a tool marked
+3.  The function `can_use_tool`, if set, decides; its context holds what the rules suggest.
+4.  An ask rule asks, except in the mode ``bypass``; so does a question from the judge, and a tool marked
     ``destructive`` that no rule allows.
 5.  An allow rule allows; so does the judge.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
@@ -90,7 +90,7 @@ class Ruling:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
-        """Build a ruling from the form of :meth:`to_dict`."""
+        """Build a ruling from what :meth:`to_dict` returned."""
         return cls(**data)
 
 
@@ -104,8 +104,8 @@ class PermissionContext:
         suggestion: Ruling if the function returns none: ``allow`` or ``ask``.
         reason: Rule or mode behind the suggestion.
         read_only: True if the tool is marked ``read_only``, or would make this call read-only.
-        session_id: Session id; empty for none.
-        agent: Name of the agent; empty for none.
+        session_id: Session id; empty if none.
+        agent: Name of the agent; empty if none.
         task: Task of the run.
         permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
         cwd: Working folder; see `ToolContext`.
@@ -147,7 +147,7 @@ class PermissionRequest:
 
     @property
     def question(self) -> str | None:
-        """Question of a running tool, which any text answers; None for a question about a call."""
+        """Question from a running tool, which any text can answer; None for a question about a call."""
         return self.reason if self.args == {"question": self.reason} else None
 
 
@@ -228,7 +228,7 @@ class Rule(NamedTuple):
         return Rule(self.text, self.tool, self.args[1:])
 
     def matches(self, tool: str, *forms: Mapping[str, Any], too_long: bool = False) -> bool:
-        """Return True if the rule matches a form of the call; overlong text matches if `too_long`."""
+        """Return True if the rule matches one form of a call; overlong text matches if `too_long`."""
         return self.is_about(tool) and any(self._fits(form, too_long) for form in forms)
 
     def is_about(self, tool: str) -> bool:
@@ -395,12 +395,12 @@ class PermissionPolicy:
         judges: bool = False,
         asks: str = "",
     ) -> Permission:
-        """Return the ruling of the rules and the mode on a call; see the module docstring.
+        """Return what the rules and the mode decide about a call; see the module docstring.
 
         Args:
             read_only: True if the tool changes nothing.
             judges: True if the tool has a judge. The judge then applies allow rules on arguments, because a
-                matching pattern says too little about the effect of a call.
+                matching pattern shows too little about the effect of a call.
             asks: Reason to ask in every mode but ``bypass``, unless a rule allows the call.
         """
         deny_rule = self.rules.find("deny", tool, args)

@@ -156,7 +156,7 @@ class Renderer:
         if begin:
             self._line = None
         if event.type in (EventType.STEP_END, EventType.ACTION, EventType.RETRY, EventType.LOOP_END):
-            self._streamed.clear()  # the next delta begins another response
+            self._streamed.clear()  # the next delta begins a new response
         return f"{begin}{text}\n" if text else begin
 
     def _piece(self, kind: EventType, text: str) -> str:

@@ -65,7 +65,7 @@ class AgentResult(Generic[Out_co]):
         prompts: Prompts = ENGLISH,
         output: OutputSpec | None = None,
     ) -> Self:
-        """Build the result of a stopped state.
+        """Build the result from a stopped state.
 
         Args:
             state: Final state.
@@ -91,7 +91,7 @@ class AgentResult(Generic[Out_co]):
 
     @property
     def usage(self) -> TokenUsage:
-        """Alias of `total_tokens`."""
+        """Alias for `total_tokens`."""
         return self.total_tokens
 
     @property

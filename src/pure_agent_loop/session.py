@@ -57,8 +57,8 @@ class Session:
 
     Args:
         id: Session id.
-        messages: History, as in `AgentResult.messages`: it begins with a system message only if that of the
-            first run did.
+        messages: History, as in `AgentResult.messages`: it begins with a system message only if the first
+            run's history did.
         stop_reason: Reason the last run ended; empty if it was cut off.
         problems: One sentence per damaged part; empty for an intact session.
     """
@@ -83,7 +83,7 @@ class SessionManager:
         root: Folder, custom store, or None for the sessions in the data folder.
 
     Raises:
-        ConfigError: `root` is of another type.
+        ConfigError: `root` is neither a folder, a store nor None.
     """
 
     def __init__(self, root: SessionPlace | None = None) -> None:
@@ -190,10 +190,10 @@ class SessionManager:
 
         Args:
             session_id: Id of the session.
-            call_id: Id of one of its `questions`.
+            call_id: Id of one of the session's `questions`.
             verdict: ``allow``, ``deny``, or a `Permission` with more details.
             message: Reason, sent to the model if the call is denied.
-            by: Name of the respondent, for the record; the current account if None.
+            by: Name of the respondent, for the record; the current user account if None.
 
         Raises:
             AlreadyAnsweredError: The question was already answered; the error names answer, respondent and
@@ -227,10 +227,10 @@ class SessionManager:
 
         Args:
             session_id: Id of the session.
-            call_id: Id of one of its `open_calls`.
-            result: Text, or a value with a JSON form.
+            call_id: Id of one of the session's `open_calls`.
+            result: Text, or a value that can be written as JSON.
             is_error: True if the call failed; `result` is then the error.
-            by: Name of the sender, for the record; the current account if None.
+            by: Name of the sender, for the record; the current user account if None.
 
         Raises:
             AlreadyAnsweredError: The call already has a result.
@@ -240,7 +240,7 @@ class SessionManager:
         give_result(self.store, session_id, call_id, result, is_error=is_error, by=by)
 
     def fork(self, session_id: str, step: int | None = None, new_id: str | None = None) -> str:
-        """Create a session from a copy of the beginning of another one.
+        """Create a session from a copy of the beginning of another session.
 
         Answers for calls that have not begun are not copied: the new session asks again.
 

@@ -288,7 +288,7 @@ class StepContext:
     Args:
         step: Step number, from 1.
         task: Task of the run.
-        session_id: Session id; empty for none.
+        session_id: Session id; empty if none.
         messages: History so far.
         found: Tools found by searches in this run, newest last.
         enter: Enters another toolset for this run; a wrapper awaits it before listing the wrapped toolset.
@@ -324,7 +324,7 @@ def is_server_tool(value: object) -> bool:
         return False
     if isinstance(kind := value.get("type"), str):
         return kind != "function"
-    return len(value) == 1 and isinstance(next(iter(value.values())), Mapping)  # Gemini's have no `type`
+    return len(value) == 1 and isinstance(next(iter(value.values())), Mapping)  # Gemini's lack `type`
 
 
 def as_tool(value: ToolLike) -> Tool:
@@ -405,7 +405,7 @@ class ToolRegistry:
                 self.register(cast("ToolLike", value))
 
     def entries(self) -> list[Any]:
-        """Return all tools, toolsets and tools of the server, as `register_many` takes them."""
+        """Return all tools, toolsets and server tools, as `register_many` takes them."""
         return [*self, *self.toolsets, *self.server_tools]
 
     def get(self, name: str) -> Tool | None:

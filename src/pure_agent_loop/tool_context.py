@@ -38,9 +38,9 @@ class ToolContext:
     step: int
     """Step of the call."""
     session_id: str = ""
-    """Session id; empty for none."""
+    """Session id; empty if none."""
     agent: str = ""
-    """Name of the agent; empty for none."""
+    """Name of the agent; empty if none."""
     task: str = ""
     """Task of the run."""
     permission_mode: str = "auto"
@@ -71,7 +71,7 @@ def enter_call(context: ToolContext) -> None:
 
 
 class Remaining(NamedTuple):
-    """Remainder of a run's hard limits; None for no limit."""
+    """What remains of a run's hard limits; None for no limit."""
 
     steps: int | None = None
     tool_calls: int | None = None
@@ -131,7 +131,7 @@ class RunContext(Generic[Deps_co]):
 
     Args:
         deps: Value passed to the run.
-        run: Current run; None for none.
+        run: Current run; None outside a run.
     """
 
     deps: Deps_co
@@ -139,7 +139,7 @@ class RunContext(Generic[Deps_co]):
 
     @property
     def session_id(self) -> str:
-        """Session id; empty for none."""
+        """Session id; empty if none."""
         return "" if self.run is None else self.run.session_id
 
     @property

@@ -36,7 +36,7 @@ def test_tasks_are_listed_and_shown(pal, given):
 def test_sessions_of_subagents_are_listed_only_when_asked_for(pal, given):
     listed = pal("sessions", "list")
     assert given.session_id not in listed.stdout
-    assert "1 more of subagents" in listed.stderr
+    assert "1 more from subagents" in listed.stderr
     assert given.session_id in pal("sessions", "list", "--all").stdout
 
 

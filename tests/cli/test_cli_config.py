@@ -244,7 +244,7 @@ class TestProject:
         assert done.returncode == 2
         assert "pal.toml" in done.stderr
         assert re.search(
-            "A project cannot set a URL|only allowed in your own file|is not allowed in a project",
+            "A project cannot set a URL|only allowed in your user settings|is not allowed in a project",
             done.stderr,
         )
 

@@ -96,7 +96,7 @@ def test_a_wrong_file_changes_nothing(pal, content):
     (pal.workspace / "wrong.json").write_text(content, "utf-8")
     done = pal("cost", "update", "wrong.json")
     assert done.returncode == 2
-    assert "wrong.json cannot be used as a list of prices" in done.stderr
+    assert "wrong.json cannot be used as a price list" in done.stderr
     assert "genai-prices" in pal("cost", "prices", "gpt-4o").stderr
     assert pal("cost", "--by", "colour").returncode == 2
 

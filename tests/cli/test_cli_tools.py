@@ -86,7 +86,10 @@ def test_without_git_the_work_is_done_and_one_line_says_that_it_cannot_be_undone
     pal.env["PATH"] = str(tmp_path)
     done, _ = run(pal, [EDIT, "Done."], "--permission-mode", "auto", "--sandbox", "none")
     assert (done.returncode, done.stdout, notes.read_text()) == (0, "Done.\n", "The sky is grey.\n")
-    said = "changes of this run cannot be undone: Snapshots need git. Install it, or run without snapshots."
+    said = (
+        "the changes made by this run cannot be undone: "
+        "Snapshots need git. Install it, or run without snapshots."
+    )
     assert done.stderr.count(said) == 1
     undone = pal("undo")
     assert (undone.returncode, undone.stdout) == (2, "")

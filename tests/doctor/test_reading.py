@@ -80,7 +80,7 @@ def finding(verdict, detail=""):
         ({"json": True}, finding("no", "any words"), False, True, "json", "rejects tools"),
         ({"json": True}, finding("no", "refused in words"), False, False, "json", "no native tool calls"),
         ({"json": False, "text": True}, finding("no"), False, False, "text", "no native tool calls"),
-        ({"json": False, "text": False}, finding("failed"), False, False, "", "no other tool mode"),
+        ({"json": False, "text": False}, finding("failed"), False, False, "", "any other tool mode"),
         ({"text": True}, finding("unknown"), False, False, "text", "too slow to test native tool calls"),
         ({}, finding("unknown"), False, False, "", "unknown whether it calls tools in another"),
         ({}, lambda name: None, False, False, "", "not tested"),

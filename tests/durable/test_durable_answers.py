@@ -175,7 +175,7 @@ def test_an_approval_that_came_to_nothing_is_shown(tmp_path, monkeypatch, agents
         while not handle.info().has_ended:
             handle.result(PATIENCE)
         assert fleet.marks() == []
-        line = f"approval of put came to nothing: {why}; the worker's code has changed since\n"
+        line = f"the approval of put had no effect: {why}; the worker's code has changed since\n"
         assert f"    {line}" in fleet.pal("tasks").stdout
         assert line in fleet.pal("tasks", "show", handle.run_id).stdout
         (void,) = fleet.pal_json("tasks", "show", handle.run_id)["task"]["details"]["void_approvals"]
@@ -195,5 +195,5 @@ def test_an_approval_that_was_used_is_not_shown(shared):
     assert "start 77" in shared.marks()
     assert "void_approvals" not in info.details
     shown = shared.pal("tasks", "show", handle.run_id).stdout
-    assert "came to nothing" not in shown
+    assert "had no effect" not in shown
     assert shown.endswith("\nDid 1.\n")

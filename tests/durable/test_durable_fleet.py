@@ -94,7 +94,7 @@ def test_lost_database_is_reported_to_the_client_and_waits_survive_it():
         server.stop(immediate=True)
         with pytest.raises(DurableError, match="is unavailable"):
             client.tasks()
-        with pytest.raises(TimeoutError, match="its database is away"):
+        with pytest.raises(TimeoutError, match="its database is unavailable"):
             handle.result(timeout=0.01)
         server.start()
         handle.cancel()

@@ -56,7 +56,7 @@ def test_worker_logs_the_outcome_of_a_run(fleet):
     run = fleet.engine.submit("worker", "put 1")
     until_said(worker, f"Run {run.run_id}: completed after ")
     failed = fleet.engine.submit("worker", "what?").result(PATIENCE)
-    until_said(worker, f" s: {failed.error} To look into it: pal tasks show {failed.run_id}, pal logs")
+    until_said(worker, f" s: {failed.error} For details: pal tasks show {failed.run_id}, pal logs")
     assert f"    worker: what?\n    {failed.error[:40]}" in fleet.pal("tasks").stdout
 
 

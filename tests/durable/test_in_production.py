@@ -189,7 +189,7 @@ def test_a_database_that_is_away_and_comes_back_is_said_once(tmp_path, until, fo
         run = fleet.engine.submit("worker", "wait 1, put 2")
         until(lambda: fleet.marks() == ["start 1"])
         server.stop(immediate=True)
-        log.until("is lost: ")
+        log.until("is unreachable: ")
         status, text = asked(f"{url}/ready")
         assert (status, "is unavailable" in text) == (503, True)
         assert asked(f"{url}/live")[0] == 200
@@ -202,7 +202,7 @@ def test_a_database_that_is_away_and_comes_back_is_said_once(tmp_path, until, fo
         worker.send_signal(signal.SIGTERM)
         said = log.rest()
         assert worker.returncode == 0
-        lost = [line for line in said if "is lost: " in line]
+        lost = [line for line in said if "is unreachable: " in line]
         assert len(lost) == len([line for line in said if "is back after " in line])
         assert len(lost) <= 2
         assert "Traceback" not in "".join(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.helpers import E, add, check_result, of_type, run_agent, tool_texts
 
@@ -219,6 +219,7 @@ def keys_of_calls(messages):
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(messages, max_size=6))
+@example([{"role": "assistant", "content": [{"type": "tool_use", "id": "a"}], "tool_calls": True}])
 def test_any_soup_becomes_valid_and_stays_so(soup):
     fixed, _ = repair_history(soup, LOST)
     assert check_history(to_wire(fixed), extra_keys={*EVERY_KEY, *keys_of_calls(fixed)}) == []

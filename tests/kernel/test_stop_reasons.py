@@ -375,7 +375,7 @@ def test_wide_job_of_similar_calls_is_warned_twice_and_continues(fails):
     with ScriptedLLM([*script, "They are all alike."], tools_may_fail=True) as llm:
         result = run_agent(llm, [probe], limits=LoopLimits(max_steps=40))
     assert (result.stop_reason, result.content) == ("completed", "They are all alike.")
-    told = [n for n, text in enumerate(tool_texts(result.messages), 1) if "round in circles" in text]
+    told = [n for n, text in enumerate(tool_texts(result.messages), 1) if "going in circles" in text]
     assert told == [3, 6]
     failed = [event.data["is_error"] for event in of_type(result.events, E.OBSERVATION)]
     assert failed == [fails] * 30

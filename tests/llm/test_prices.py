@@ -327,7 +327,7 @@ def test_a_wrong_file_is_refused_whole(folder, content):
     keep(folder)
     file = folder / "wrong.json"
     file.write_text(content, "utf-8")
-    with pytest.raises(ConfigError, match=r"wrong\.json cannot be used as a list of prices: .*data\.json"):
+    with pytest.raises(ConfigError, match=r"wrong\.json cannot be used as a price list: .*data\.json"):
         install(file)
     assert price_list().find("http://127.0.0.1", "m") == Price(1, 2)
 

@@ -259,7 +259,7 @@ def test_servers_of_a_folder_are_shown_and_confirmed_once(pal):
         for answers in (["y"], []):
             terminal = Terminal(pal, "run", "go")
             for each in answers:
-                terminal.until("Start them with your rights")
+                terminal.until("Start them with your permissions")
                 assert '"${HOME}"' in terminal.shown  # as it is written: nothing is filled in before
                 terminal.type(each + "\n")
             terminal.until("completed")

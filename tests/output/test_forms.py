@@ -101,11 +101,11 @@ def test_an_answer_becomes_a_value_and_comes_back_from_a_record(name):
 BAD: dict[str, tuple[Any, str, list[str]]] = {
     "a field is missing": (Trip, '{"to": "Rome"}', ["days: field required"]),
     "of another type": (Trip, '{"to": "Rome", "days": "many"}', ["days: ", "'many'"]),
-    "no JSON": (City, "Oslo is nice.", ["not JSON of the required form", '"name"']),
-    "another word": (Literal["a", "b"], "c", ["not JSON of the required form", '"a"']),
+    "no JSON": (City, "Oslo is nice.", ["not JSON in the required form", '"name"']),
+    "another word": (Literal["a", "b"], "c", ["not JSON in the required form", '"a"']),
     "not a number": (int, '{"response": "x"}', ["valid integer"]),
     "out of bounds": (Annotated[int, Field(ge=1)], "0", ["greater than or equal to 1"]),
-    "nothing": (City, "", ["not JSON of the required form"]),
+    "nothing": (City, "", ["not JSON in the required form"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""A permission rule that can match no call of an agent is refused where it is given."""
+"""A permission rule that cannot match any call of an agent is refused where it is given."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_tools_of_a_workspace(tmp_path):
     tools = workspace_tools(tmp_path, sandbox="none")
     assert agent("shell(git *)", "shell(command=git *)", "edit_file(path=docs/*)", tools=tools)
     for wrong in ("bash(git *)", "shell(cmd=git *)", "edit_file(file=docs/*)"):
-        with pytest.raises(ConfigError, match="can match no call"):
+        with pytest.raises(ConfigError, match="cannot match any call"):
             agent(wrong, tools=tools)
 
 
@@ -196,9 +196,9 @@ def test_the_tools_of_one_run_count():
     made = agent("write_file(path=x)")
     assert made.run("go", tools=[write_file]).content == "hi"
     for wrong in ([now], [given("write_file", CLOSED.parameters)]):
-        with pytest.raises(ConfigError, match="can match no call"):
+        with pytest.raises(ConfigError, match="cannot match any call"):
             made.run("go", tools=wrong)
-        with made.override(tools=wrong), pytest.raises(ConfigError, match="can match no call"):
+        with made.override(tools=wrong), pytest.raises(ConfigError, match="cannot match any call"):
             made.run("go")
     shared = agent("write_file(path=x)", shared=True)
     assert shared.run("go", tools=[now]).content == "hi"

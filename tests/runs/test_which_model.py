@@ -67,9 +67,11 @@ def test_unknown_protocol_is_rejected_in_one_line(model, words, base_url):
 def test_at_openai_an_unknown_prefix_is_refused_and_elsewhere_part_of_the_name(monkeypatch):
     for key in ("k", None):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        with pytest.raises(ConfigError, match=r"model='mistral:x': 'mistral' is not a prefix.* anthropic, "):
+        with pytest.raises(
+            ConfigError, match=r"model='mistral:x': 'mistral' is not a model prefix.* anthropic, "
+        ):
             Agent("mistral:x", key)
-    with pytest.raises(ConfigError, match="PAL_MODEL='mistral:x': 'mistral' is not a prefix"):
+    with pytest.raises(ConfigError, match="PAL_MODEL='mistral:x': 'mistral' is not a model prefix"):
         plan_model(None, None, {"PAL_MODEL": "mistral:x", "OPENAI_API_KEY": "k"})
     assert Agent("ft:gpt-4o-mini:us::7p4l", "k").llm.model == "ft:gpt-4o-mini:us::7p4l"
     assert Agent("llama3:8b", base_url="http://127.0.0.1:9/v1").llm.model == "llama3:8b"

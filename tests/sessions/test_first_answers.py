@@ -262,7 +262,7 @@ def test_new_task_denies_open_questions_and_awaits_accepted_answers(new_store):
     sessions = SessionManager(other)
     result = desk.agent(other).run("Task: something else.", session_id="s")
     told = [event.content for event in result.events if event.type is EventType.NOTICE]
-    assert "The new task denied what waited for an answer in 's': put." in told
+    assert "The new task denied calls that waited for approval in 's': put." in told
     with pytest.raises(ConfigError, match="has no pending question") as unknown:
         sessions.answer("s", f"not {call_id}", "allow")
     assert not isinstance(unknown.value, AlreadyAnsweredError)

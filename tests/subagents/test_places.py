@@ -92,6 +92,58 @@ def test_hooks_of_the_repository_do_not_run(work, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_checkout_never_reads_the_configuration_of_the_repository(work, tmp_path):
+    (work / ".git" / "config").write_text("[[[ not a configuration")  # git itself refuses this repository
+    result, llm = run(work, "worktree", [call("read_file", path="a.txt"), CHANGE, "changed it"])
+    (kept,) = (tmp_path / "home" / "worktrees").iterdir()
+    assert "one" in tool_texts(llm.requests[2].messages)[0]
+    assert "?? b.txt" in tool_texts(result.messages)[0]
+    (work / ".git" / "config").write_text("[core]\n")
+    assert git(kept, "branch", "--show-current").strip() == f"pal/{kept.name}"
+    assert len(git(work, "worktree", "list").splitlines()) == 2
+
+
+@pytest.mark.parametrize("url", ["/nowhere", "ssh://h/x", "ext::touch @/ran"])
+def test_checkout_with_a_missing_object_fails_and_fetches_nothing(work, tmp_path, url):
+    lost = git(work, "rev-parse", "HEAD:a.txt").strip()
+    (work / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    for name, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "o",
+        "remote.o.promisor": "true",
+        "remote.o.url": url.replace("@", str(tmp_path)),
+        "remote.o.uploadpack": f"touch {tmp_path}/ran;",
+        "core.sshCommand": f"touch {tmp_path}/ran;",
+        "protocol.allow": "always",
+    }.items():
+        git(work, "config", name, value)
+    result, _ = run(work, "worktree", [])
+    assert "git reset failed" in tool_texts(result.messages)[0]
+    assert not (tmp_path / "ran").exists()
+    assert list((tmp_path / "home" / "worktrees").iterdir()) == []
+    assert git(work, "for-each-ref", "refs/heads/pal") == ""
+
+
+@pytest.mark.parametrize("kind", ["sha256", "linked", "subfolder"])
+def test_checkout_works_from_any_kind_of_working_tree(work, tmp_path, kind):
+    source = tmp_path / "other"
+    if kind == "linked":
+        git(work, "worktree", "add", "-q", str(source))
+    else:
+        source.mkdir()
+        git(source, "init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []))
+    if kind == "subfolder":
+        source /= "sub"
+        source.mkdir()
+    (source / "a.txt").write_text("mine\n")
+    git(source, "add", "-A")
+    git(source, "commit", "-q", "-m", "mine")
+    result, llm = run(source, "worktree", [call("read_file", path="a.txt"), "read it"])
+    assert "mine" in tool_texts(llm.requests[2].messages)[0]
+    assert "changed no file" in tool_texts(result.messages)[0]
+    assert list((tmp_path / "home" / "worktrees").iterdir()) == []
+
+
 def test_outside_of_a_repository_a_checkout_fails_in_words(tmp_path, monkeypatch):
     monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))

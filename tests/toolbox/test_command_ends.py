@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 import pytest
 from tests.toolbox.sandbox_ground import require_tools
 
@@ -14,6 +17,8 @@ from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.export import to_markdown
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import Shell
+from pure_agent_loop.toolbox.sandbox.captured import Captured
+from pure_agent_loop.toolbox.shell.live import LiveOutput
 
 FAILS = "printf 'one\\ntwo\\nthree\\nfour\\n'; exit 3"
 
@@ -114,3 +119,60 @@ def test_output_is_shown_while_a_command_runs(tmp_path, mode):
         if event.type is EventType.OBSERVATION:
             assert event.data["command"]["tail"] == "begun\nended"
     assert progress[0] == "begun\n"
+
+
+def test_progress_that_is_drawn_over_itself_is_its_last_state(tmp_path):
+    frames = r"for i in $(seq 1 4000); do printf '\rReceiving: %d of 4000\033[K' $i; done"
+    _, data, _, document = ended(tmp_path, f"echo first; {frames}; printf '\\n\\033[32mdone\\033[0m\\n'")
+    assert data["result"].startswith("first\nReceiving: 4000 of 4000\ndone\n[exit code")
+    assert data["command"]["lines"] == 3
+    assert data["command"]["tail"] == "first\nReceiving: 4000 of 4000\ndone"
+    assert "Receiving: 3999" not in document
+
+
+def test_live_output_that_overwrites_a_line_begins_another():
+    pieces = []
+
+    async def run():
+        sent = asyncio.Event()
+
+        async def send(text):
+            pieces.append(text)
+            sent.set()
+
+        live = LiveOutput(send)
+        for data in (b"a\r\nwait 1\rwait 2", b"\rwait\x1b[K 3\x1b[0m", b" done\n"):
+            sent.clear()
+            live.add(data)
+            await sent.wait()
+        await live.close()
+
+    asyncio.run(run())
+    assert pieces == ["a\r\nwait 2", "\nwait 3", " done\n"]
+
+
+@pytest.mark.parametrize(
+    "text", ["ab\r\n" * 20, "é进\n" * 20, "one two", "x" * 31, "", "\r\n" * 3 + "y" * 400]
+)
+def test_captured_output_without_overwriting_is_whole_or_cut_in_the_middle(text):
+    captured, data = Captured(30), text.encode()
+    for start in range(0, len(data), 7):
+        captured.add(data[start : start + 7])
+    shown = captured.text()
+    if len(data) <= 30:
+        assert (shown, captured.cut) == (text, 0)
+    else:
+        head, cut, tail = re.split(r"(\n\[\.\.\. [\d,]+ bytes left out \.\.\.\]\n)", shown)
+        assert text.startswith(head)
+        assert text.endswith(tail)
+        assert f"{captured.cut:,}" in cut
+        assert len(data) - 30 <= captured.cut <= len(data) - 20
+
+
+def test_captured_progress_keeps_what_was_printed_between():
+    captured = Captured(300)
+    for number in range(2_000):
+        captured.add(f"\rpart {number}".encode())
+        if number == 1_000:
+            captured.add(b"\nwarning: half\n")
+    assert (captured.text(), captured.cut) == ("part 1000\nwarning: half\npart 1999", 0)

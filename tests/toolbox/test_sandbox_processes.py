@@ -17,6 +17,7 @@ from tests.toolbox.sandbox_ground import USERS, bash, five_ways, ground, require
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
 from pure_agent_loop.toolbox.sandbox.launch import Limits
 from pure_agent_loop.toolbox.sandbox.process import run_process
+from pure_agent_loop.toolbox.shell.notes import format_result
 
 MODES = ["bubblewrap", "landlock", "none"]
 PATIENCE = 15.0
@@ -191,19 +192,33 @@ def test_bombs_do_not_fill_our_memory(tmp_path):
     assert int(done.stdout) < 20_000  # KiB
 
 
+# Each writes to 400 MB and keeps them until it is killed.
+USES = {
+    "private": "x = b'x' * 4 * 10**8",
+    "shared": "x = mmap.mmap(-1, 4 * 10**8); [x.__setitem__(n, 1) for n in range(0, len(x), 4096)]",
+    "several": "[os.fork() for _ in range(2)]; x = b'x' * 10**8",
+}
+
+
 @pytest.mark.parametrize("mode", MODES)
 class TestLimits:
     limits = Limits(memory=300_000_000, file_size=10_000_000, processes=32)
 
-    def test_memory(self, mode, tmp_path):
-        command = f"{system_python()} -c 'x = bytearray(10**9)' 2>&1 | tail -1"
-        done = asyncio.run(bash(command, tmp_path, mode, limits=self.limits))
-        assert "MemoryError" in done.output
+    @pytest.mark.parametrize("use", USES)
+    def test_command_that_uses_more_memory_is_killed(self, mode, tmp_path, use):
+        code = f"import mmap, os, signal; {USES[use]}; signal.pause()"
+        done = asyncio.run(bash(f'{system_python()} -c "{code}"', tmp_path, mode, limits=self.limits))
+        assert (done.exit_code, done.over_memory, done.timed_out) == (137, 300_000_000, False)
+        assert "more than 0.279 GiB of memory" in format_result(done, 60, [])
 
-    def test_shared_memory(self, mode, tmp_path):
-        command = f"{system_python()} -c 'import mmap; mmap.mmap(-1, 2 * 10**9)' 2>&1 | tail -1"
-        done = asyncio.run(bash(command, tmp_path, mode, limits=self.limits))
-        assert "Cannot allocate memory" in done.output
+    @pytest.mark.parametrize("inherited", [0, 1])
+    def test_memory_that_is_reserved_or_shared_does_not_count(self, mode, tmp_path, inherited):
+        reserved = "mmap.mmap(-1, 2**40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)"
+        shared = "b'x' * 10**8, [os.fork() for _ in range(3)]; os.getpid() == pid and os.wait()"
+        code = f"import mmap, os; pid = os.getpid(); x = {[reserved, shared][inherited]}; print('ran')"
+        done = asyncio.run(bash(f'{system_python()} -c "{code}"', tmp_path, mode, limits=self.limits))
+        assert (done.exit_code, done.over_memory) == (0, 0)
+        assert "ran" in done.output
 
     def test_a_large_file(self, mode, tmp_path):
         asyncio.run(bash("head -c 1000000000 /dev/zero > large", tmp_path, mode, limits=self.limits))

@@ -23,6 +23,7 @@ from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX, Protection
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
+from pure_agent_loop.toolbox.sandbox.bubblewrap import Bubblewrap
 from pure_agent_loop.toolbox.sandbox.launch import Unconfined
 from pure_agent_loop.toolbox.sandbox.protect import Protected
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
@@ -63,6 +64,12 @@ class TestWhatTheModelReads:
     def test_background_processes(self, shell):
         said = run(shell, "sleep 100 & until pgrep -x sleep >/dev/null; do :; done")
         assert said.endswith("[exit code 0]\n[background processes left by the command were ended: 1]")
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_process_that_is_ending_is_no_background_process(self, mode, tmp_path):
+        shell = Shell(tmp_path, sandbox=mode, unsandboxed=True)
+        said = run(shell, "exec 3< <(sleep 0.02); sleep 0.01 & disown")
+        assert said == "(no output)\n[exit code 0]"
 
     def test_a_long_output(self, tmp_path):
         said = run(Shell(tmp_path, max_output=100), "seq 1000")
@@ -404,6 +411,30 @@ def test_our_own_data_is_hidden_where_the_workspace_holds_it(tmp_path, monkeypat
     monkeypatch.setenv("PAL_HOME", str(tmp_path / "data"))
     assert "No such file" in run(Shell(tmp_path), "cat data/secret; ls data; echo x > data/planted")
     assert not (tmp_path / "data" / "planted").exists()
+
+
+@pytest.mark.parametrize("mode", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize(
+    "command",
+    ["mv a ../x", "mkdir -p ../x/y", "chmod 777 .. && touch ../x", "echo > /dev/x", "echo > ../../x"],
+)
+def test_write_beside_the_workspace_is_refused(mode, depth, command):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        workspace = Path(folder, *"bc"[:depth])
+        workspace.mkdir(parents=True, exist_ok=True)
+        (workspace / "a").write_text("kept")
+        said = run(Shell(workspace, sandbox=mode), f"{command} && echo WENT WELL")
+        assert "WENT WELL" not in said
+        assert (workspace / "a").read_text() == "kept"
+        assert "WENT WELL" in run(
+            Shell(workspace, sandbox=mode), "mktemp && echo WENT WELL > $TMPDIR/x && cat $TMPDIR/x"
+        )
+
+
+def test_workspace_below_the_home_of_commands_has_another_home(tmp_path):
+    home = Bubblewrap(Path("/home/sandbox/work"), protected=()).private_home
+    assert not Path("/home/sandbox/work").is_relative_to(home)
 
 
 def test_readable_folder_is_not_writable(tmp_path):

@@ -35,6 +35,18 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.fixture
+def linked(root: Path) -> Path:
+    """The workspace with links inside it, as package managers make them."""
+    store = root / "node_modules" / ".pnpm" / "a@1"
+    for file in (root / "packages/core/mod.ts", root / "packages/core/deep/m.ts", store / "i.js"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("needle\n")
+    (root / "core").symlink_to("packages/core")
+    (root / "node_modules" / "a").symlink_to(".pnpm/a@1")
+    return root
+
+
 @pytest.fixture(params=ENGINES, ids=lambda with_rg: "ripgrep" if with_rg else "python")
 def tools(request: pytest.FixtureRequest, root: Path) -> SearchTools:
     return SearchTools(Workspace(root), use_ripgrep=request.param)
@@ -85,6 +97,35 @@ class TestGlob:
         assert SearchTools(Workspace(root)).glob("src/**/*").split() == [
             *("src/b.py", "src/deep/c.js", "src/out", "src/round")
         ]
+
+    @pytest.mark.parametrize(
+        ("pattern", "found"),
+        [
+            ("core/*.ts", "core/mod.ts"),
+            ("core/**/*.ts", "core/deep/m.ts core/mod.ts"),
+            ("node_modules/a/*.js", "node_modules/a/i.js"),
+            ("{core,core}/*.ts", "core/mod.ts"),
+        ],
+    )
+    def test_folder_behind_a_link_in_the_fixed_part_is_searched(self, linked: Path, pattern, found) -> None:
+        assert SearchTools(Workspace(linked)).glob(pattern).split() == found.split()
+
+    @pytest.mark.parametrize(
+        ("pattern", "link"), [("node_modules/*/*.js", "node_modules/a"), ("c*/*.ts", "core")]
+    )
+    def test_link_that_a_pattern_could_follow_is_named_as_left_out(self, linked: Path, pattern, link) -> None:
+        found = SearchTools(Workspace(linked)).glob(pattern)
+        assert f"[links not followed (1): {link!r}; to look behind one, name it in path]" in found
+
+    @pytest.mark.parametrize("pattern", ["**/*.ts", "out/*", "out/**", "gone/*.ts"])
+    def test_link_to_what_is_searched_or_outside_is_not_named(self, linked: Path, pattern) -> None:
+        (linked / "round").symlink_to(".")
+        (linked / "packages" / "up").symlink_to("..")
+        (linked / "out").symlink_to("../..")
+        (linked / "gone").symlink_to("nowhere")
+        found = SearchTools(Workspace(linked)).glob(pattern)
+        assert "secret" not in found
+        assert "links not followed" not in found
 
     def test_many(self, root: Path) -> None:
         for number in range(510):
@@ -167,6 +208,18 @@ class TestGrep:
         os.link(root.parent / "secret.py", root / "hard")
         os.mkfifo(root / "pipe")
         assert tools.grep("SECRET") == "No line matches.\n[some files could not be read; read_file says why]"
+
+    def test_link_is_searched_if_it_is_named_and_else_left_out_by_name(
+        self, tools: SearchTools, linked: Path
+    ) -> None:
+        (linked / "notes.txt").symlink_to(".hidden.txt")
+        (linked / ".hidden.txt").write_text("needle\n")
+        assert tools.grep("needle", "core").splitlines()[-1] == "core/mod.ts:1:needle"
+        assert tools.grep("needle", glob="core/*.ts") == "core/mod.ts:1:needle"
+        assert tools.grep("needle", "notes.txt") == "notes.txt:1:needle"
+        whole = tools.grep("needle", glob="*.t*").splitlines()
+        assert whole[:-1] == ["packages/core/deep/m.ts:1:needle", "packages/core/mod.ts:1:needle"]
+        assert "links not followed (1): 'notes.txt';" in whole[-1]
 
     def test_settings_of_ripgrep_are_not_read(
         self, tools: SearchTools, root: Path, monkeypatch: pytest.MonkeyPatch

@@ -373,7 +373,7 @@ def test_a_refusal_of_images_is_learned(words):
         last = server.requests[-1].body["messages"][4]["content"]
     assert result.content == "Seen."
     assert "[image/png, " in last
-    assert "image content of tools is described in words" in " ".join(
+    assert "image content from tools is described in words" in " ".join(
         event.message for event in of_type(result.events, EventType.NOTICE)
     )
 

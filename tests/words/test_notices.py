@@ -73,7 +73,7 @@ FOR_PROGRAMS = {
 # Sentences of `cli` that no person reads in their own language, with the reason.
 NOT_SHOWN = {
     "the person stopped it": "told to the model",
-    "What it is about.": "described to a model by pal mcp",
+    "What the prompt is about.": "described to a model by pal mcp",
     "You are a careful engineer.": "an example of a setting",
     "Answer in one paragraph.": "an example of a setting",
     "<file name=": "told to the model",

@@ -6,7 +6,7 @@
     updates       conversion of events and history to session updates
     calls         presentation of tool calls
     files         workspace files through the editor
-    shell         sandboxed commands in a terminal of the editor (`in_terminal` runs there)
+    shell         sandboxed commands in an editor terminal (`in_terminal` runs there)
     host          interfaces of the application behind the protocol
     wire          JSON-RPC over lines, with validation of parameters
 

@@ -56,7 +56,7 @@ def as_output(text: str) -> dict[str, Any]:
 
 
 def as_diff(planned: Planned, folder: Path) -> dict[str, Any]:
-    """Return a change of a file as call content."""
+    """Return a file change as call content."""
     path = str(folder / planned.path)
     return {"type": "diff", "path": path, "oldText": planned.before, "newText": planned.after}
 

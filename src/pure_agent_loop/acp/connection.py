@@ -27,7 +27,7 @@ from pure_agent_loop.support.language import translated, user_language, user_tex
 from pure_agent_loop.support.text import safe_str
 
 VERSION = 1
-PAGE = 50  # sessions per response
+PAGE = 50  # maximum sessions per response
 _CURSOR = re.compile("[0-9]{1,9}")
 
 

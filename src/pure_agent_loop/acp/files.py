@@ -24,7 +24,7 @@ from pure_agent_loop.toolbox.files.folder import FolderHandle, unlinked_folder
 from pure_agent_loop.toolbox.files.replacing import require_replaceable
 
 MAX_BYTES = 10_000_000  # maximum size of a file to request from the editor
-THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # run exclusively with an editor
+THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # run one at a time if there is an editor
 
 
 class EditorFiles(Workspace):
@@ -32,7 +32,7 @@ class EditorFiles(Workspace):
 
     Args:
         root: The folder.
-        editor: The editor; it also shows changes as diffs of their calls.
+        editor: The editor; it also shows changes as diffs in their calls.
     """
 
     def __init__(self, root: Path, editor: Editor) -> None:

@@ -161,10 +161,10 @@ class Work(Protocol):
         """Stop the run soon and keep the history."""
 
     def suggest(self, request: PermissionRequest) -> Permission:
-        """Return the decision of the current rules about a call; ``ask`` if the user must be asked."""
+        """Return what the current rules decide about a call; ``ask`` if the user must be asked."""
 
     def asked(self, request: PermissionRequest) -> Asked:
-        """Return the content of a question about a call. Called from a thread."""
+        """Return the content of a question about a call. Called from a worker thread."""
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:
         """Add rules for this session."""
@@ -227,7 +227,7 @@ class Host(Protocol):
         """
 
     async def sessions(self, folder: Path | None, start: int, count: int) -> Sequence[Known]:
-        """Return up to `count` sessions of a folder (None for all), last used first, skipping `start`."""
+        """Return up to `count` sessions of a folder (None for all), newest use first, skipping `start`."""
 
     def delete(self, session_id: str) -> None:
         """Delete a session.

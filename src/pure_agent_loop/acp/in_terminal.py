@@ -1,4 +1,4 @@
-"""Run one sandboxed command in a terminal of the editor; see `shell`."""
+"""Run one sandboxed command in an editor terminal; see `shell`."""
 
 from __future__ import annotations
 

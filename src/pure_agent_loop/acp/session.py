@@ -1,4 +1,4 @@
-"""A session of an editor: prompts, options and questions."""
+"""An editor session: prompts, options and questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
 EDITOR_SECONDS = 30.0  # timeout of the editor's file access
-_STOP_REASONS = {  # key: stop reason, or else kind of stop reason
+_STOP_REASONS = {  # key: stop reason, or else its kind
     "token_limit": "max_tokens",
     "budget": "max_tokens",
     "content_filter": "refusal",

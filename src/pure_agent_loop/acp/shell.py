@@ -1,4 +1,4 @@
-"""Run sandboxed commands in a terminal of the editor, where the user sees them run and can stop them.
+"""Run sandboxed commands in an editor terminal, where the user sees them run and can stop them.
 
 The terminal runs `in_terminal`, which starts the command in the same sandbox with the same limits.
 """
@@ -26,7 +26,7 @@ _UNKNOWN_CODE = 1  # exit code to report if the editor returns none
 
 
 class EditorShell(Shell):
-    """A shell that runs commands in terminals of the editor, except read-only trial runs.
+    """A shell that runs commands in editor terminals, except read-only trial runs.
 
     Args:
         editor: The editor; it shows each terminal in its call.

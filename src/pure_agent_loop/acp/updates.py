@@ -16,8 +16,8 @@ from pure_agent_loop.support.language import user_text
 from pure_agent_loop.toolbox import TODO_TOOL
 
 SendUpdate = Callable[[Mapping[str, Any]], Awaitable[None]]
-MAX_PROGRESS = 20_000  # maximum characters of a call's progress; the newest are shown
-MAX_SUBCALLS = 40  # maximum calls of a subagent; the newest are shown
+MAX_PROGRESS = 20_000  # maximum characters of a call's progress to show, the newest ones
+MAX_SUBCALLS = 40  # maximum calls of a subagent to show, the newest ones
 _STATES = {"pending": "pending", "running": "in_progress", "error": "failed"}
 _SIGNS = {"running": "…", "error": "✗"}  # signs shown after a subagent's calls
 _TASK_FIELDS = ("agent", "state", "calls", "tokens")

@@ -20,9 +20,9 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 AUTH_REQUIRED, NOT_FOUND, CANCELLED = -32000, -32002, -32800
-MAX_LINE = 64_000_000  # bytes; enough for base64 images
+MAX_LINE = 64_000_000  # maximum bytes; enough for base64 images
 END_SECONDS = 3.0  # seconds for running requests to end after a disconnect
-MAX_QUEUED = 256  # unwritten messages; further senders wait
+MAX_QUEUED = 256  # maximum unwritten messages; further senders wait
 
 
 class RpcError(PureAgentLoopError):

@@ -69,8 +69,8 @@ class AgentLoop:
         tools: Functions, `Tool` objects or dicts, or a `ToolRegistry`; memory and skill tools are added.
         context_builder: Builds the prompt; None for memory in the workspace, the user's skills, and the
             persona ``assistant``.
-        session_manager: Sessions; None for the data folder.
-        subagent_manager: Its ``tools()`` are added, if it has that method.
+        session_manager: Manager of the sessions; None for those in the data folder.
+        subagent_manager: Object whose ``tools()`` are added, if it has that method.
         model: Model name; with a provider it is sent with each request.
         max_iterations: Steps per message; at the limit the answer ends with a note.
         max_retries: Retries of a failed request; also attempts of an ``idempotent`` tool.
@@ -79,12 +79,12 @@ class AgentLoop:
         max_tokens: Maximum tokens per model response; None to omit it from requests.
         max_tool_calls: Tool calls per message; at the limit the answer ends with a note.
         max_history: Messages to keep; older ones are summarised into memory. None means no limit.
-        limits: More limits; its ``max_turns`` and ``max_tool_calls`` are ignored.
+        limits: Further limits; ``max_turns`` and ``max_tool_calls`` in them are ignored.
         language: ``en`` or ``zh`` for the framework's texts; None for the language of the context builder.
         trust_folder: Use ``AGENTS.md`` and the skills of the workspace. None uses them if a person trusted
-            their exact content in ``pal run``. Texts left out are logged.
-        agent_options: More arguments of `Agent`: ``can_use_tool``, ``permission_mode`` (``auto``),
-            ``hooks``; ``audit`` (an `AuditLog` in the data folder; None for none).
+            their exact content in ``pal run``. Texts that are left out are logged.
+        agent_options: Further arguments of `Agent`: ``can_use_tool``, ``permission_mode`` (``auto``),
+            ``hooks``; ``audit`` (an `AuditLog` in the data folder; None for no log).
 
     Raises:
         ConfigError: An argument is invalid; the message names it and the fix.
@@ -256,10 +256,10 @@ class AgentLoop:
         """Call a tool as the model would, with the agent's permissions, hooks, timeouts and retries.
 
         Args:
-            name: The tool.
-            args: Its arguments.
+            name: Name of the tool.
+            args: Arguments for the tool.
 
-        Returns: The result as the model reads it; also for an error or a denial.
+        Returns: The result as the model reads it, even for an error or a denial.
 
         Raises:
             ConfigError: `args` is not a mapping.

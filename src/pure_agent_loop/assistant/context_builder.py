@@ -48,13 +48,13 @@ class ContextBuilder:
 
     Args:
         workspace: A `Workspace`, or an existing folder.
-        memory: The memory; None for none.
-        skills: The skills; None for none.
+        memory: The memory; None for no memory.
+        skills: The skills; None for no skills.
         persona_config: The persona; None for ``assistant``.
         language: ``en`` or ``zh``; None for the persona's language, or else the default of the environment.
         words: Custom texts by section: ``dataclasses.replace(words_for("en"), safety="...")``.
         read_notes: Include the project's ``AGENTS.md`` files, if they are trusted.
-        trust_folder: Use the texts of this folder. None uses them if a person trusted their exact content
+        trust_folder: Use the texts in this folder. None uses them if a person trusted their exact content
             in ``pal run``. Texts left out are logged.
         now: Function that returns the time for the note.
 
@@ -141,7 +141,7 @@ class ContextBuilder:
             is_first: True for the first message of a session: include the newest memory entries.
 
         Raises:
-            ConfigError: `context` has another type or is too long.
+            ConfigError: `context` has the wrong type or is too long.
         """
         words = self.words
         lines = [words.now.format(now=f"{self._now():%Y-%m-%d %H:%M %Z (%A)}")]

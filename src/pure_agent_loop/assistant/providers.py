@@ -111,7 +111,7 @@ def as_delta(item: Any) -> Delta:
         item: Text, a `Delta`, an `LLMResponse`, a protocol chunk, or a chunk's delta.
 
     Raises:
-        LLMError: The item has another type.
+        LLMError: The item is none of these.
     """
     from pure_agent_loop.llm.completions import parse_chunk  # imported lazily: only custom clients need it
 

@@ -231,7 +231,7 @@ def read_skill(folder: str | os.PathLike[str]) -> Skill:
     """Read the skill in a folder.
 
     Args:
-        folder: The folder; its name is the skill's.
+        folder: The folder; its name is the name of the skill.
 
     Raises:
         FrontMatterError: The front matter is invalid.

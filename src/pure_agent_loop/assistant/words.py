@@ -54,7 +54,7 @@ _BY_LANGUAGE = {"en": ENGLISH, "zh": CHINESE}
 
 
 def words_for(language: str | None = None) -> AssistantWords:
-    """Return the assistant's texts of a language.
+    """Return the assistant's texts in a language.
 
     Args:
         language: ``"en"``, ``"zh"``, or None for the language of the run, else of the environment.

@@ -1,8 +1,8 @@
 """Audit log: every tool call as a line of a hash chain, with verification and queries.
 
     log        the log that an agent writes: from a call to a line
-    chain      appending by several processes, safe against crashes; lines, hashes and the recorded end
-    folder     files of a log, and the lock of its writers
+    chain      crash-safe appends from several processes; lines, hashes and the recorded end
+    folder     log files, and the writers' lock
     verifying  one pass over all lines, whatever their content
     entries    history of calls and results
 

@@ -42,7 +42,7 @@ GENESIS = "0" * 64  # value of `prev` in the first line
 _MIN_KEY_LENGTH = 16
 _END = re.compile(rb',"hash":"([0-9a-f]{64})"\}\n')
 _END_LENGTH = len(b',"hash":""}\n') + 64
-MAX_LINE_BYTES = 4 << 20  # bytes read at once; lines of writers are much shorter
+MAX_LINE_BYTES = 4 << 20  # bytes to read at once; written lines are much shorter
 NAME = "head"
 PLACE = 512  # bytes of a slot: one sector, which a disk writes atomically
 LOG = logging.getLogger("pure_agent_loop")
@@ -327,7 +327,7 @@ class ChainWriter:
         folder: Folder of the log; created with the first line.
         durable: True if each line must be on disk before `append` returns.
         max_bytes: Size after which a new file is started.
-        now: Function that returns the time of lines, in seconds since the epoch.
+        now: Function that returns the time for a line, in seconds since the epoch.
     """
 
     def __init__(
@@ -447,7 +447,7 @@ class ChainWriter:
         return [{"kind": "lost", "count": newest.count, "last": newest.last}]
 
     def _note_damage(self, lines: Sequence[Fields]) -> None:
-        """Keep a notice about damage for the user. A torn line of a killed writer is not damage."""
+        """Keep a notice about damage for the user. A torn line that a killed writer left is not damage."""
         kinds = {line["kind"] for line in lines} - {"torn"}
         if kinds:
             self._notices.append(
@@ -480,7 +480,7 @@ class ChainWriter:
         return replace(head, turn=-1), [{"kind": "head", "what": head_file.problem}]  # starts a new head file
 
     def _check_key(self, head_file: HeadFile, path: Path) -> None:
-        """Reject a key that the log was not started with: a change of keys must not go unnoticed."""
+        """Reject a key that the log was not started with: a key change must not go unnoticed."""
         reasons = [head_file.problem]
         with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
             try:

@@ -27,7 +27,7 @@ class ToolCallEntry:
     Args:
         number: Number of the call's line in the log.
         time: Time before the call was made, in seconds since the epoch.
-        session: Session id; empty for none.
+        session: Session id; empty if none.
         tool: Name of the tool.
         args: Arguments, redacted and shortened; almost always an object.
         status: ``ok``, ``error``, ``denied``, ``stopped`` (cancelled or timed out), or ``unfinished``: no
@@ -38,14 +38,14 @@ class ToolCallEntry:
         result_length: Length of the result in characters.
         seconds: Duration; None if unknown.
         verdict: ``allow`` or ``deny``.
-        reason: Reason of the verdict.
+        reason: Reason for the verdict.
         user: User who ran the agent.
         host: Machine.
         pid: Process id.
         agent: Name of the agent.
         step: Step of the run.
         call_id: Id of the call in the session.
-        notes: Further data of the call; see `AuditLog`.
+        notes: Further data about the call; see `AuditLog`.
         exit_code: Exit code of the command that the call ran; None without a command, and in lines of older
             versions.
     """
@@ -178,7 +178,7 @@ def _newest_first(path: Path, call_filter: _CallFilter) -> Iterator[ToolCallEntr
 
 
 def _with_results(path: Path, call_filter: _CallFilter) -> Iterator[tuple[ToolCallEntry, int]]:
-    """Yield calls with the number of their result's line, or 0. Read backwards: results precede calls."""
+    """Yield calls, each with the line number of its result, or 0. Read backwards: results precede calls."""
     results: dict[int, bytes] = {}
     marks = call_filter.marks()
     for line in _lines_backwards(path):

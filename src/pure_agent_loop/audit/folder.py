@@ -1,4 +1,4 @@
-"""Folder of an audit log: its files in order, and the lock of its writers."""
+"""Folder of an audit log: its files in order, and the writers' lock."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _TEXT_CHARS, _ARGS_CHARS = 2_000, 20_000
 
 
 def default_redaction() -> Redact:
-    """Return a function that removes secrets of this process's environment from any JSON value."""
+    """Return a function that removes secrets in this process's environment from any JSON value."""
     return Redactor().redact_value
 
 
@@ -44,18 +44,20 @@ class AuditLog:
 
     Args:
         path: Folder of the log; None for ``audit`` in the data folder. Created with the first line.
-        user: User who runs the agent; None for the account of this process.
-        keep_results: True to record the redacted start and end of each result; False: hash and length only.
+        user: User who runs the agent; None for the user account of this process.
+        keep_results: True to record the redacted start and end of each result; False for hash and length
+            only.
         result_chars: Approximate number of characters to record of a result.
         redact: Function that replaces secrets in a string or JSON value; applied to arguments, reasons,
             tasks, results and notes before they are shortened. Values on which the function fails are left
             out. None for `default_redaction`.
         key: A secret of at least 16 characters that seals the lines (HMAC); None for
             ``PAL_AUDIT_KEY`` if set, "" for no key.
-        notes: Further data of each call, such as the permission mode or the sandbox, or a function for it.
+        notes: Further data about each call, such as the permission mode or sandbox, or a function that
+            returns it.
         durable: True if each line must survive a power cut before the call is made.
         file_bytes: Size after which a new file is started.
-        now: Function that returns the time of lines, in seconds since the epoch.
+        now: Function that returns the time for a line, in seconds since the epoch.
 
     Raises:
         ConfigError: The key is too short, or a number is not positive.
@@ -88,7 +90,7 @@ class AuditLog:
         self._notes = notes
         self.sealer = Sealer(key)
         self._chain = ChainWriter(self.path, self.sealer, durable=durable, max_bytes=file_bytes, now=now)
-        self._open_calls: dict[int, tuple[CallRecord, int]] = {}  # key: identity, as calls may be equal
+        self._open_calls: dict[int, tuple[CallRecord, int]] = {}  # key: identity, for equal calls
 
     def check(self) -> None:
         """Check before the first call that calls can be recorded.

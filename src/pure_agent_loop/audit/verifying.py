@@ -33,7 +33,7 @@ _LOSSES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem of an audit log.
+    """Problem in an audit log.
 
     Args:
         file: Name of the file.
@@ -58,10 +58,10 @@ class VerifyReport:
         lines: Number of valid lines, up to the first problem.
         first_problem: First problem; None if there is none.
         files: Number of files checked.
-        torn: Number of lines that a killed writer left unfinished, and that are marked.
+        torn: Number of lines that a killed writer left unfinished, and that are marked as such.
         keyed: True if the lines are sealed with a key.
-        last_hash: Hash of the last valid line. Stored elsewhere, this hash can later prove the present
-            content.
+        last_hash: Hash of the last valid line. If stored elsewhere, this hash can later prove what the log
+            contains now.
         notes: Further notices for the user.
     """
 
@@ -90,7 +90,7 @@ def verify(
     Args:
         log: The log, its folder, or one of its files; None for the default log.
         key: Key of the log, as for `AuditLog`; unused if `log` is an `AuditLog`.
-        contains: A hash noted earlier (`VerifyReport.last_hash`). A log without a line of that hash was
+        contains: A hash noted earlier (`VerifyReport.last_hash`). A log without a line that has this hash was
             truncated.
 
     Returns:

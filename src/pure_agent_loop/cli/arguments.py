@@ -21,7 +21,7 @@ class CommandOption:
     Args:
         flags: The flag with its short form and its aliases.
         help: The line in the ``--help`` output.
-        argument: More arguments of `argparse.ArgumentParser.add_argument`.
+        argument: More arguments for `argparse.ArgumentParser.add_argument`.
         name: The field that the flag sets.
         default: The default value of the field; False for a switch, a list for a repeatable option.
         is_main: True if ``--help`` shows the flag, not only ``--help-all``.
@@ -59,7 +59,7 @@ class CommandOption:
         return self.flags[0].startswith("--no-")
 
     def converted(self, value: Any) -> Any:
-        """Convert the value of the field to the value of the setting, or back."""
+        """Convert the field's value to the setting's value, or back."""
         return not value if self.is_inverse else value
 
 
@@ -89,7 +89,7 @@ def list_option(*flags: str, **rest: Any) -> Any:
 
 
 def options_of(*tables: type) -> Iterator[CommandOption]:
-    """Yield the options of tables in the order of their fields."""
+    """Yield the options in tables, in the order of the tables' fields."""
     for table in tables:
         for column in fields(table):
             for row in column.metadata.get("options", ()):
@@ -97,7 +97,7 @@ def options_of(*tables: type) -> Iterator[CommandOption]:
 
 
 def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
-    """Add the options of tables to a parser or an argument group.
+    """Add the options in tables to a parser or an argument group.
 
     Args:
         only: The fields to add; empty for all.

@@ -78,7 +78,7 @@ def choose(
 def _plan_fallback(
     name: str, base_url: str | None, environ: Mapping[str, str], configured: Configured
 ) -> Endpoint | Embedded:
-    """Choose an additional model: on a named server, of another protocol, or on the same server.
+    """Choose an additional model: on a named server, with another protocol, or on the same server.
 
     Keys of the preferred model are not sent to another server.
     """

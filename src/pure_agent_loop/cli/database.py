@@ -1,4 +1,4 @@
-"""Open the sessions for a command: the files on this machine, or the database of ``--database``."""
+"""Open the sessions for a command: the files on this machine, or the database that ``--database`` names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store_for(database: str | None) -> Iterator[SessionStore]:
 
     Raises:
         ConfigError: The URL is invalid.
-        MissingExtraError: The extra of the database is missing.
+        MissingExtraError: The extra for the database is missing.
     """
     engine = open_engine(database)
     if engine is None:

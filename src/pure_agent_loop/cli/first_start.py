@@ -27,7 +27,7 @@ from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
 
-# Model to propose for a provider's key, by protocol; from the shipped list of prices, as of 2026-11-27.
+# Model to propose for a provider's key, by protocol; from the shipped price list, as of 2026-11-27.
 PROPOSED = {
     "responses": DEFAULT_MODEL,
     "anthropic": "anthropic:claude-sonnet-5-5",
@@ -70,7 +70,7 @@ def ask_for_model(
 
 
 def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
-    """Return the chosen server with its name and key; without a name, it is the server of the demo model."""
+    """Return the chosen server with its name and key; without a name, it is the demo model's server."""
     while True:
         found = servers_here(output.info)
         rows = [

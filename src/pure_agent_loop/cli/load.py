@@ -56,7 +56,7 @@ def _refuse_twice(target: str, name: str, here: str) -> None:
 
 
 def functions_of(files: Sequence[str]) -> list[Tool]:
-    """Return the public functions of Python files as tools. The files run with the rights of this program.
+    """Return the public functions of Python files as tools. The files run with this program's permissions.
 
     Raises:
         ConfigError: A file raises an error or has no functions, or a function cannot become a tool.

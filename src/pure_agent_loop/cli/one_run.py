@@ -71,7 +71,7 @@ class OneRun:
         begun = time.monotonic()
         prepared = self._place.prepare(agent, task, token, self._output.info, media=media)
         attended = self._questions is not None
-        # Questions about pending calls of the session; the run emits no events for them.
+        # Questions about pending calls in the session; the run emits no events for them.
         kept_questions = [
             Event.permission(call.step, call.tool, call.args, "ask", call.reason, call.call_id)
             for call in prepared.state.questions

@@ -82,7 +82,7 @@ class EndpointOptions:
     fallback: list[str] = list_option(
         "--fallback",
         metavar="NAME",
-        help="model or server of pal.toml that answers if others fail; repeatable",
+        help="model, or server from pal.toml, to use if others fail; repeatable",
         key="fallback",
         example=["anthropic:claude-sonnet-5", "work"],
     )
@@ -248,7 +248,7 @@ class LimitOptions:
         "--max-tokens",
         type=positive,
         metavar="N",
-        help="maximum tokens of all requests (default: no limit)",
+        help="maximum tokens for all requests (default: no limit)",
         key="limits.max_tokens",
         example=500_000,
     )
@@ -273,7 +273,7 @@ class LimitOptions:
         "--max-cost-per-day",
         type=_AMOUNT,
         metavar="N",
-        help="maximum cost per day (UTC) of all recorded runs",
+        help="maximum cost per day (UTC) for all recorded runs",
         key="limits.max_cost_per_day",
         example=20,
     )
@@ -281,7 +281,7 @@ class LimitOptions:
         "--max-cost-per-person-per-day",
         type=_AMOUNT,
         metavar="N",
-        help="the same, of the runs of one person",
+        help="the same, for the runs of one person",
         key="limits.max_cost_per_person_per_day",
         example=5,
     )
@@ -315,7 +315,7 @@ class SessionOptions:
         metavar="ID",
         nargs="?",
         const=PICK,
-        help="resume a session; without ID, pick one of this folder",
+        help="resume a session; without ID, pick one from this folder",
         is_main=True,
     )
     no_session: bool = flag("--no-session", help="do not record this run", key="sessions")
@@ -430,7 +430,7 @@ class ServingOptions(PromptOptions, ToolsetOptions, LimitOptions, EndpointOption
 
 @dataclass
 class OutputOptions:
-    """Select the formats of input and output."""
+    """Select the input and output formats."""
 
     input_format: str = option(
         "--input-format",

@@ -27,7 +27,7 @@ GROUPS = {
     "use": {
         "run": ("run", "run", "run a task"),
         "chat": ("chat", "chat", "chat with the agent at the terminal"),
-        "undo": ("undo", "undo", "undo the workspace changes of a step"),
+        "undo": ("undo", "undo", "undo the workspace changes made in a step"),
     },
     "look": {
         "sessions": ("sessions", "sessions", "list, export, fork, repair and delete sessions"),
@@ -41,7 +41,7 @@ GROUPS = {
         "worker": ("worker", "worker", "run durable tasks until SIGTERM or Ctrl-C"),
         "submit": ("durable", "submit", "submit a durable run"),
         "tasks": ("durable", "tasks", "list, show and delete durable runs"),
-        "answer": ("durable", "answer", "answer a question of a durable run"),
+        "answer": ("durable", "answer", "answer a question from a durable run"),
         "cancel": ("durable", "cancel", "cancel a durable run"),
         "logs": ("durable", "logs", "show the events of a durable run"),
         "schedule": ("schedule", "schedule", "run agents on a schedule"),
@@ -218,7 +218,7 @@ class _VersionAction(argparse._VersionAction):
 
 
 def namesakes_notice() -> str:
-    """Return a line for each package by other authors with the name of this package, if any."""
+    """Return a line for each other project's package that has this package's name."""
     from pure_agent_loop.support.install import namesakes
 
     lines = (user_text("cli.namesake", **other._asdict()) for other in namesakes())

@@ -17,6 +17,7 @@ from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest, PermissionRules, Rule
+from pure_agent_loop.support.control import without_reports
 from pure_agent_loop.support.language import in_each_language, user_text
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.support.text import yes_or_no
@@ -62,11 +63,11 @@ class TerminalQuestions:
             return None
 
     def wait(self, request: PermissionRequest) -> Permission:
-        """Return the answer about a call, for ``Agent(on_ask=...)``.
+        """Return the user's answer about a call, for ``Agent(on_ask=...)``.
 
         This method blocks until `ask` has received the answer.
 
-        The question of a running tool has no event and is therefore asked here.
+        A question from a running tool has no event and is therefore asked here.
         """
         if request.question is not None:
             return read_reply(self.line(f"{safe_text(request.reason)}\n{user_text('cli.yes_no_answer')}"))
@@ -119,14 +120,14 @@ class TerminalQuestions:
 
         self._output.question(question)
         try:
-            return getpass.getpass("").strip()
+            return without_reports(getpass.getpass("")).strip()
         except EOFError:
             return ""
         finally:
             self._output.typed_line()
 
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
-        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic, for both threads
+        return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic, because two threads call this
 
     def _answer(self, request: PermissionRequest) -> Permission:
         text = question_text(request)
@@ -155,7 +156,7 @@ class TerminalQuestions:
             return None
         if data.endswith(b"\n"):
             self._output.typed_line()
-        return data.decode("utf-8", "replace") if data else None
+        return without_reports(data.decode("utf-8", "replace")) if data else None
 
 
 def read_reply(line: str | None) -> Permission:

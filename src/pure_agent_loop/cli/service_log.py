@@ -26,14 +26,15 @@ def add_log_options(parser: Any) -> None:
         "--log-format", choices=FORMATS, default=FORMATS[0], help="format of the log lines (default: text)"
     )
     parser.add_argument(
-        "--log-level", choices=LEVELS, default="info", help="least level to log (default: info)"
+        "--log-level", choices=LEVELS, default="info", help="lowest level to log (default: info)"
     )
 
 
 class LogFormatter(logging.Formatter):
     """Formatter of log lines. Tracebacks are shown only with ``PAL_DEBUG``.
 
-    For a message of the catalogue, a JSON line has the message's name as ``event``, and its values as fields.
+    For a message from the catalogue, a JSON line has the message's name as ``event``, and its values as
+    fields.
 
     Args:
         form: One of `FORMATS`.

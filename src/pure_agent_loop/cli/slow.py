@@ -78,7 +78,7 @@ class Waiting:
         self.wait_for(event.data["tool"] if event.type is EventType.ACTION else user_text("cli.the_model"))
 
     def wait_for(self, what: str) -> None:
-        """Set the reason of the wait; empty for a wait for the user, which is not shown."""
+        """Set the reason for the wait; empty for a wait for the user, which is not shown."""
         with self._turn:
             self._since, self._for = time.monotonic(), one_line(what, 40)
         self._clear()

@@ -65,7 +65,7 @@ def read_task(
 ) -> str:
     """Read the whole task.
 
-    Piped text is context for the words of the command line; without words, piped text is the task.
+    Piped text is context for the words on the command line; without words, piped text is the task.
 
     Args:
         words: Words from the command line; a single ``-`` means the piped text.
@@ -119,7 +119,7 @@ def with_attached(task: str, files: Sequence[str]) -> tuple[str, list[Path]]:
 
 @dataclass(frozen=True, slots=True)
 class PipedAnswer:
-    """The answer to a question of a conversation over a pipe.
+    """The answer to a question in a conversation over a pipe.
 
     Args:
         message: The reason for the model, if the call is denied.

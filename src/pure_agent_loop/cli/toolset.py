@@ -135,7 +135,7 @@ def check_folder(options: ToolsetOptions, workspace: Path) -> None:
 def _subagents(
     options: ToolsetOptions, workspace: Path, trusted: Guidance | None, output: CommandOutput
 ) -> SubagentManager | None:
-    """Return the subagents of the user, of the folder if trusted, and of ``--subagents-from``."""
+    """Return the subagents from the user, from the folder if trusted, and from ``--subagents-from``."""
     if not options.subagents and not options.subagents_from:
         return None
     from pure_agent_loop.assistant import SUBAGENTS_FOLDER
@@ -145,7 +145,7 @@ def _subagents(
     for folder in named:
         if not folder.expanduser().is_dir():
             raise ConfigError(user_text("cli.not_a_folder", option="--subagents-from", folder=folder))
-    # A later definition replaces an earlier one of the same name.
+    # A later definition replaces an earlier one with the same name.
     definitions = {definition.name: definition for definition in (EXPLORE, VERIFY)}
     problems: list[str] = []  # an error in files that the options do not name
     read = load_definitions(data_folder() / "agents", problems=problems)
@@ -169,7 +169,7 @@ def _shell_options(options: PermissionOptions) -> dict[str, Any]:
 
 
 def _skills(workspace: Path, output: CommandOutput, trusted: Guidance | None) -> list[Tool]:
-    """Return the skill tools of the user, and of the folder if trusted."""
+    """Return the skill tools from the user, and from the folder if trusted."""
     loader = skills_loader(workspace, trusted)
     for problem in loader.problems:
         output.info(user_text("cli.skill_not_used", problem=problem))
@@ -177,7 +177,7 @@ def _skills(workspace: Path, output: CommandOutput, trusted: Guidance | None) ->
 
 
 def skills_loader(workspace: Path, trusted: Guidance | None) -> SkillsLoader:
-    """Return the loader of skills of the user, and of the folder if trusted."""
+    """Return the loader for skills from the user, and from the folder if trusted."""
     from pure_agent_loop.assistant import SkillsLoader
 
     if trusted is None:
@@ -210,7 +210,7 @@ def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool
     """Return the system prompt with the notes of ``AGENTS.md``; None for the default.
 
     Args:
-        prompt: The prompt of the command line, used unchanged.
+        prompt: The prompt given on the command line, used unchanged.
         trusted: Texts in the folder, if they are trusted; otherwise only the user's texts are used.
     """
     if prompt is not None or is_tiny:
@@ -225,12 +225,12 @@ def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool
 
 
 def rules_of(options: PermissionOptions) -> PermissionRules:
-    """Return the rules of the options."""
+    """Return the rules that the options set."""
     return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow, shared=True)
 
 
 def settled(options: PermissionOptions, request: PermissionRequest, toolset: RunToolset) -> Permission:
-    """Return the decision of the current options about a call; ``ask`` if the user must be asked."""
+    """Return what the current options decide about a call; ``ask`` if the user must be asked."""
     permission = suggest(options, request, ToolRegistry(toolset.tools), attended=True)
     is_plain = permission.updated_args is None and not permission.read_only
     return permission if is_plain else Permission("ask", request.reason)
@@ -239,7 +239,7 @@ def settled(options: PermissionOptions, request: PermissionRequest, toolset: Run
 def suggest(
     options: PermissionOptions, request: PermissionRequest, tools: ToolRegistry, *, attended: bool
 ) -> Permission:
-    """Return the decision of the options about a recorded call.
+    """Return what the options decide about a recorded call.
 
     Rules never answer a question that a tool asks.
 
@@ -250,7 +250,7 @@ def suggest(
         return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     details: Mapping[str, Any] = {}
-    if tool is None:  # a tool of a server, which is unknown here: still ask
+    if tool is None:  # a server's tool, which is unknown here: still ask
         details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=attended)
@@ -268,7 +268,7 @@ def suggest(
 def check_given_rules(
     typed: PermissionRules, options: ToolsetOptions, toolset: RunToolset, output: CommandOutput
 ) -> None:
-    """Reject typed rules that can match no call.
+    """Reject typed rules that cannot match any call.
 
     Rules in files only cause a notice, because other runs use them too.
     """

@@ -147,7 +147,7 @@ class StreamWrapper:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._word, self._blanks = list[str](), list[str]()  # more text may continue or drop them
+        self._word, self._blanks = list[str](), list[str]()  # later text may extend or drop them
         self._column, self._first = 0, ""  # width of the current line, and its first word
         self._in_code = self._plain = False
 

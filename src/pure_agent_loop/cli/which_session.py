@@ -169,11 +169,11 @@ def is_resuming(options: CommandOptions) -> bool:
 def place_for_run(
     options: CommandOptions, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
 ) -> SessionTarget:
-    """Choose the session of a run: a new one of the folder, unless options name another.
+    """Choose the session for a run: a new one in the folder, unless options name another.
 
     Raises:
         ConfigError: The id or the URL is invalid, or no session can be resumed.
-        MissingExtraError: The extra of the database is missing.
+        MissingExtraError: The extra for the database is missing.
         SessionNotFoundError: The session does not exist.
     """
     named = options.session is not None or is_resuming(options)
@@ -232,7 +232,7 @@ def _session_id(
 
 
 def last_of(store: SessionStore, folder: Path | None) -> str:
-    """Return the most recently used session of a folder.
+    """Return the most recently used session in a folder.
 
     Args:
         folder: The folder; None for all sessions.
@@ -249,14 +249,14 @@ def last_of(store: SessionStore, folder: Path | None) -> str:
 
 
 def in_folder(store: SessionStore, folder: Path | None) -> Iterator[SessionInfo]:
-    """Yield the sessions of a folder (None for all folders), most recently used first."""
+    """Yield the sessions in a folder (None for all folders), most recently used first."""
     for info in store.list():
         if folder is None or folder_of(store, info.id) == str(folder):
             yield info
 
 
 def folder_of(store: SessionStore, session_id: str) -> str:
-    """Return the folder of a session; empty for sessions of subagents and databases."""
+    """Return the folder of a session; empty for sessions of subagents and in databases."""
     first = store.first(session_id) if isinstance(store, JsonlStore) else None
     return str(first.data.get("folder", "")) if first is not None and first.type == FOLDER else ""
 

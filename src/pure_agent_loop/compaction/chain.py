@@ -16,7 +16,7 @@ class Chain:
     """Run several compactors in order.
 
     Args:
-        compactors: For example ``MemoryOverflow(folder)``, ``Ladder()``.
+        compactors: Compactors in order, such as ``MemoryOverflow(folder)``, ``Ladder()``.
     """
 
     def __init__(self, *compactors: Compactor) -> None:
@@ -25,7 +25,7 @@ class Chain:
         self.compactors = compactors
 
     def with_kit(self, kit: Kit) -> Chain:
-        """Return the chain of one run."""
+        """Return the chain for one run."""
         known = [(compactor, as_protocol(compactor, KitAware)) for compactor in self.compactors]
         return Chain(
             *(compactor if knowing is None else knowing.with_kit(kit) for compactor, knowing in known)

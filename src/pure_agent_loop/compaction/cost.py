@@ -24,7 +24,7 @@ from pure_agent_loop.llm.values import TokenUsage
 # Sources: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching,
 # https://openai.com/api/pricing, https://www.alibabacloud.com/help/en/model-studio/context-cache
 CACHED_PRICE, WRITE_PRICE = 0.1, 1.25
-MAX_CUTS = 100  # cuts to compare, so that the time for a long history is not quadratic
+MAX_CUTS = 100  # maximum cuts to compare: the time for a long history must not be quadratic
 
 
 class Rates(NamedTuple):
@@ -84,7 +84,7 @@ def _requests(room: float, before: int, rounds: int) -> float:
 
 
 def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut | None:
-    """Return the best index from which to replace messages by shorter forms; None if no cut pays off.
+    """Return the best index from which to replace messages with shorter forms; None if no cut pays off.
 
     The function is called for a history that is too long, so some cut is needed. Of the cuts that fit and
     cost at most as much per request as a summary, the one with the highest net saving per request is chosen.

@@ -28,7 +28,7 @@ CHEAP = ("prune", "repeated")
 WORTH_ASKING = 1_000  # tokens; a shorter history fits any window, so no window lookup is needed
 FORCED_SHARE = 0.5  # share of a rejected request's tokens
 TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
-SPOKEN_SHARE = 0.15  # share of the room for older messages of the user, which are kept verbatim
+SPOKEN_SHARE = 0.15  # share of the room for older user messages, which are kept verbatim
 SUMMARY_SHARE = 0.2  # share of the room for the summary
 MIN_SUMMARY = 200  # tokens
 
@@ -60,7 +60,7 @@ class Ladder:
             raise ConfigError("Ladder.unknown_window_tokens and keep_tool_tokens must be positive numbers.")
 
     def with_kit(self, kit: Kit) -> Compactor:
-        """Return the ladder of one run."""
+        """Return the ladder for one run."""
         return LadderRun(self, kit)
 
     async def compact(self, state: QueryState) -> None:  # noqa: ARG002 - the protocol's shape

@@ -63,7 +63,7 @@ class MemoryOverflow:
         return Path(root) / MEMORY_FILE
 
     def with_kit(self, kit: Kit) -> Compactor:
-        """Return the compactor of one run."""
+        """Return the compactor for one run."""
         return _MemoryRun(self, kit)
 
     async def compact(self, state: QueryState) -> None:  # noqa: ARG002 - the protocol's shape

@@ -113,7 +113,7 @@ def _names_in(texts: Iterable[str]) -> list[str]:
 
 
 def _began(text: str, prompts: Prompts) -> str:
-    """Return the start of a result, also if only a record of the result is left."""
+    """Return the start of a result, even if only a record of the result is left."""
     if not text.startswith(prompts.pruned_result.partition("{")[0]):
         return text
     before = prompts.pruned_result.partition("{how}")[2].partition("{title}")[0]

@@ -1,4 +1,4 @@
-"""Replace the history of a run by a shorter one, and emit the event."""
+"""Replace the history of a run with a shorter one, and emit the event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def take_over(
     *,
     chooses: bool = False,
 ) -> bool:
-    """Replace the history by a shorter one.
+    """Replace the history with a shorter one.
 
     Args:
         limit: Maximum tokens of the request; 0 for the current number.

@@ -90,7 +90,7 @@ def drop_repeated(messages: Sequence[HistoryMessage], prompts: Prompts) -> list[
 
 
 def trim(messages: Sequence[HistoryMessage], room: int, prompts: Prompts) -> list[HistoryMessage]:
-    """Replace the oldest rounds by a notice and a record; shorten the rest if needed.
+    """Replace the oldest rounds with a notice and a record; shorten the rest if needed.
 
     The user's messages are removed last. The last round is kept.
 

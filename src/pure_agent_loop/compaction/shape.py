@@ -60,7 +60,7 @@ def estimate(messages: Iterable[HistoryMessage]) -> int:
 
 
 def is_spoken(message: HistoryMessage) -> bool:
-    """True for a message of the user, False for a notice with the role ``user``."""
+    """True for a message from the user, False for a notice with the role ``user``."""
     return message["role"] == "user" and not message.get(META, {}).get("synthetic", False)
 
 

@@ -1,6 +1,6 @@
 """Examine a model server: its protocols, its capabilities in each, and a matching profile.
 
-`survey` recognises the protocols; `examine` sends one small request for each question of one protocol.
+`survey` recognises the protocols; `examine` sends one small request for each question about one protocol.
 """
 
 from pure_agent_loop.doctor.examination import Watch, examine

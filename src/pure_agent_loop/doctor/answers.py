@@ -28,7 +28,7 @@ _CODE_WORD = "banana"
 
 
 def ordered(role: str, question: str) -> list[Message]:
-    """Return a history that begins with an order to answer with one word, in a message of the given role."""
+    """Return a history that begins with a message of the given role, which demands a one-word answer."""
     order = f"Answer every question with the single word {_CODE_WORD.upper()}."
     return [{"role": role, "content": order}, *user(question)]
 
@@ -92,7 +92,7 @@ async def models(s: ProbeSession) -> Found:
         return "yes", notice("doctor.listed", count=len(names))
     if len(names) > 1:
         return "partly", notice("doctor.others", model=s.target.model, others=len(names))
-    # A server of one model, such as llama.cpp's, serves it under any name.
+    # A server with one model, such as llama.cpp's, serves it under any name.
     if is_private(s.target.base_url):
         return "unknown", notice("doctor.only_other", model=s.target.model, other=names[0])
     return "partly", notice("doctor.one_other", model=s.target.model, other=names[0])

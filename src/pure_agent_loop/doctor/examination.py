@@ -20,7 +20,8 @@ from pure_agent_loop.support.text import safe_str, shorten
 
 TIMEOUT = 60.0
 REACHABLE = "reachable"
-# After these errors all other probes would fail too; after the first four, a list of models is pointless.
+# After these errors all other probes would fail too; after the first four, asking for a model list is
+# pointless.
 _HOPELESS = ("connection", "timeout", "auth", "quota", "not_found", "rate_limit")
 
 
@@ -48,10 +49,10 @@ async def examine(
     watch: Watch | None = None,
     token: CancelToken | None = None,
 ) -> ServerReport:
-    """Examine a server. Errors of the server become findings, never exceptions.
+    """Examine a server. Server errors become findings, never exceptions.
 
     Args:
-        target: The server; without a model, the only one it lists.
+        target: The server; if no model is set, the only model that it lists is examined.
         timeout: Seconds for each request.
         watch: Receives the progress.
         token: Cancels the examination; the report has the findings so far.
@@ -162,7 +163,7 @@ class _Examination:
         self._watch.end(finding)
 
     def _judge(self, error: LLMError, has_answered: bool) -> Found:
-        """Return the finding of an error, without the URL and the model, which are shown already."""
+        """Return the finding for an error, without the URL and the model, which are already shown."""
         words = re.sub(
             r"^\S+ rejected the request for model .*? with (?=status)",
             "refused with ",

@@ -13,7 +13,7 @@ from pure_agent_loop.llm.failures import translate_error
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.support.language import notice
 
-# Names of the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp, Anthropic, Gemini.
+# Keys for the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp, Anthropic, Gemini.
 _SIZES = (
     "max_model_len",
     "context_length",
@@ -25,7 +25,7 @@ _SIZES = (
     "max_input_tokens",
     "inputTokenLimit",
 )
-_MAX_SHOWN = 10  # model names in an error message
+_MAX_SHOWN = 10  # maximum model names in an error message
 
 
 class NotJSONError(LLMError):
@@ -119,13 +119,13 @@ async def get_props(target: Target, timeout: float) -> Any:
 
 
 def models_in(listing: Any) -> list[str]:
-    """Return the model names of a list in any known form."""
+    """Return the model names in a list of any known form."""
     names = (_name_of(entry) for entry in _entries(listing))
     return [str(name) for name in names if name]
 
 
 def _name_of(entry: Mapping[str, Any]) -> Any:
-    """Return the name of an entry; Gemini's begins with ``models/``."""
+    """Return the name in an entry; Gemini's names begin with ``models/``."""
     return entry.get("id") or str(entry.get("name") or "").removeprefix("models/")
 
 
@@ -149,7 +149,7 @@ def is_listed(listing: Any, model: str) -> bool:
 
 
 def is_named(entry: Mapping[str, Any], model: str) -> bool:
-    """True if the entry is the model."""
+    """True if the entry is for this model."""
     aliases = entry.get("aliases")
     return _name_of(entry) == model or (isinstance(aliases, list) and model in aliases)
 

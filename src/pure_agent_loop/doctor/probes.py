@@ -25,7 +25,7 @@ class Probe(NamedTuple):
     Args:
         name: Name of the probe and of its finding.
         run: Sends the request and reads the response; some probes send several, or none.
-        clients: The clients that the probe suits: all, the one of chat completions, or those of other
+        clients: The clients that the probe suits: all, the one for chat completions, or those for other
             protocols.
     """
 

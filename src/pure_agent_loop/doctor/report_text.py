@@ -28,7 +28,7 @@ def as_text(report: ServerReport, width: int, *, head: str = "", paint: Paint = 
         report: The result of an examination.
         width: Columns of the terminal.
         head: Lines that follow the conclusion.
-        paint: Colours a text by a verdict.
+        paint: Function that colours a text according to a verdict.
     """
     parts = [conclusion(report, width, paint), *([head] if head else []), details(report, width, paint)]
     return "\n".join(parts)

@@ -61,7 +61,7 @@ async def within(work: Awaitable[T], timeout: float, token: CancelToken | None, 
         late: Message of the error after the timeout.
 
     Raises:
-        LLMError: The timeout is over.
+        LLMError: The timeout has expired.
         StoppedError: The token was cancelled.
     """
     with Interrupt() as block:
@@ -97,7 +97,7 @@ class ProbeResponse:
 
     @property
     def thinking_tokens(self) -> int:
-        """The number of tokens of thinking; 0 if not reported."""
+        """The number of thinking tokens; 0 if not reported."""
         return (self.response.usage.reasoning_tokens or 0) if self.response.usage else 0
 
     @property
@@ -129,7 +129,7 @@ class ProbeSession:
     acts: dict[str, bool] = field(default_factory=dict)  # tool mode -> whether the model could act with it
     is_steady: bool = False  # temperature 0 is accepted, so findings are repeatable
     tools_dropped: bool = False
-    limit_ignored: bool = False  # the server ignores the usual field for it
+    limit_ignored: bool = False  # the server ignores the usual field for the limit
 
     def __post_init__(self) -> None:
         self.before = self.client.profile

@@ -53,7 +53,7 @@ class Survey:
         return any(report.stopped for report in self.reports)
 
     def advice(self) -> str:
-        """Return a sentence with the model's name to use, and why; empty if no protocol can be used."""
+        """Return a sentence that says which model name to use, and why; empty if no protocol can be used."""
         best = self.best
         if not best.can_drive:
             return ""
@@ -159,7 +159,7 @@ def _as_finding(report: ServerReport) -> Finding:
 
 
 def _url_for(protocol: str, url: str) -> str:
-    """Return the base URL of a protocol; Gemini's version is not ``/v1``, which its client adds."""
+    """Return the base URL for a protocol; Gemini's has no version, because its client adds one."""
     return re.sub(r"(/v1|/openai)?/*$", "", url) if protocol == "gemini" else url
 
 
@@ -203,7 +203,7 @@ def _document_of(error: BaseException | None) -> Any:
 
 
 def _has_shape(protocol: str, document: Any) -> bool:
-    """Return True for an error in the shape of a protocol.
+    """Return True for an error in a protocol's format.
 
     Sources: https://docs.anthropic.com/en/api/errors, https://google.aip.dev/193, and the ``Error`` types of
     the ``openai`` package.

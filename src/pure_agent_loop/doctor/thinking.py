@@ -97,7 +97,7 @@ async def thinking_returned(s: ProbeSession) -> Found:
 
 
 def _thinking(s: ProbeSession) -> dict[str, Any]:
-    """Return the options of a request for thinking. The limit is low: a tiny model may use all of it."""
+    """Return request options that turn on thinking. The limit is low: a tiny model may use all of it."""
     return {
         "thinking_level": "low",
         "max_tokens": _THINKING_TOKENS if s.target.protocol else CALL_TOKENS,

@@ -13,7 +13,7 @@ from pure_agent_loop.llm.profiles import PLAIN, Profile
 from pure_agent_loop.runs.choose import protocol_of, without_protocol
 from pure_agent_loop.support.language import notice
 
-SHORTEST_KEY = 8  # a shorter key is not a secret, and may occur in other words
+SHORTEST_KEY = 8  # a shorter key is not a secret, and may occur inside other words
 MAKERS = (
     "anthropic",
     "responses",
@@ -123,7 +123,7 @@ class ServerReport:
     @property
     def can_drive(self) -> bool:
         """True if an agent can use the server."""
-        # The embedded client makes calls from plain text, so a response is enough.
+        # The embedded client extracts tool calls from plain text, so any response is enough.
         return self.answered and (bool(self.tool_mode) or self.target.is_embedded)
 
     @property

@@ -1,15 +1,15 @@
-"""Durable runs: agents on an engine that survives the death of processes. Needs the extra ``[durable]``.
+"""Durable runs: agents on an engine whose runs survive the death of a process. Needs the extra ``[durable]``.
 
     values        statuses, rates and information about runs
-    database      the database, the tables of this package in it, and the events of runs
-    run_queue     operations on a run by its id: state, turns, answers, ownership
+    database      the database, this package's tables in it, and the events of runs
+    run_queue     operations on a run, by run id: state, turns, answers, ownership
     client        submit and list runs; `Handle`, a view of one run
-    task_options  options of a task, kept until a worker starts the run
-    attempt       one attempt of a run, and the guard of its session
+    task_options  task options, kept until a worker starts the run
+    attempt       one attempt to execute a run, and the guard for its session
     liveness      detection of dead workers
     worker        a process that executes runs
     deletion      delete runs and sessions with all their data
-    health        liveness, readiness and metrics of a worker over HTTP
+    health        worker liveness, readiness and metrics over HTTP
     engine        a client that can also execute runs
     schedules/    runs at scheduled times
 
@@ -101,13 +101,13 @@ def submit(
         agent: Agent for the task.
         task: Task to do.
         name: Name to register the agent under; ``default`` if None.
-        database: Database of the run; see `Engine`.
+        database: Database for the run; see `Engine`.
         run_id: Id of the run; see `Engine.submit`.
-        deps: Function that makes the deps of each attempt; see `Engine`.
+        deps: Function that makes the deps for each attempt; see `Engine`.
         options: Options of `Agent.run`; see `Engine.submit`.
 
     Raises:
-        ConfigError: An engine with another database runs in this process.
+        ConfigError: An engine for a different database already runs in this process.
         DurableError: The database is unavailable.
         MissingExtraError: The extra ``[durable]`` is not installed.
     """

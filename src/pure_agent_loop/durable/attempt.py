@@ -45,9 +45,9 @@ from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
-# -- session store of one attempt of a durable run -------------------------------------------------------
+# -- session store for one attempt to execute a durable run ----------------------------------------------
 # It marks the session's runs with the durable run, so that the next attempt resumes it. The store detects a
-# takeover of the session, and can end an attempt between two steps as if the process had ended there.
+# takeover of the session, and can stop an attempt between two steps as if the process had died there.
 
 MARK = "durable_run"
 LOG = logging.getLogger("pure_agent_loop")
@@ -93,12 +93,12 @@ class GuardedLog(SessionLog):
 
     @property
     def records(self) -> Sequence[Record]:
-        """Records at the time of opening."""
+        """Records that the session held when it was opened."""
         return self._log.records
 
     @property
     def problems(self) -> Sequence[str]:
-        """Sentences about damage at the time of opening."""
+        """Descriptions of damage found when the session was opened."""
         return self._log.problems
 
     def append(
@@ -141,7 +141,7 @@ class GuardedLog(SessionLog):
 
 
 def _is_safe_point(kind: str, data: Mapping[str, Any]) -> bool:
-    """Return True where no tool is running: after an answer, or at the start of a step."""
+    """Return True if no tool is running after this record: after an answer, or at the start of a step."""
     return kind == "answer" or (kind == "state" and data.get("stop_reason") is None)
 
 
@@ -150,8 +150,8 @@ class GuardedStore:
 
     Args:
         session_id: Session of the run. Sessions of the run's subagents are guarded too.
-        seen: Records of the session on which the attempt is based.
-        takeover: True to take the session from a writer that lost the run, if the store can.
+        seen: Session records on which the attempt is based.
+        takeover: True to take the session from a writer that has lost the run, if the store can.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class GuardedStore:
         self._store, self._run_id, self._guard, self._seen = store, run_id, guard, seen
         self.shared = store  # store that all attempts share
         self._session_id = session_id
-        self.records: Sequence[Record] = ()  # records at the time of opening
+        self.records: Sequence[Record] = ()  # records that the session held when it was opened
         self._options: dict[str, Any] = {"takeover": True} if takeover else {}
 
     def open(self, session_id: str, *, create: bool = True) -> GuardedLog:
@@ -223,7 +223,7 @@ def finished_calls(records: Sequence[Record]) -> int:
 
 
 def records_of_run(records: Sequence[Record], run_id: str) -> Sequence[Record]:
-    """Return the records before a later run with another task; all records if there is no such run.
+    """Return the records before a later run with a different task; all records if there is no such run.
 
     Runs may share a session. While a run waits for an answer, or its worker is dead, another run may continue
     the session; records after that run's start do not belong to this run.
@@ -241,7 +241,7 @@ InThread = Callable[..., Any]
 
 
 class Attempt:
-    """Attempt of one process to execute a run.
+    """One process's attempt to execute a run.
 
     Args:
         in_thread: Function that runs a function in a thread and returns an awaitable.
@@ -310,7 +310,7 @@ class Attempt:
         return None
 
     def _is_unavailable(self, error: PureAgentLoopError) -> bool:
-        """Return True if the database is unavailable or full, which is not an error of the run: retry it."""
+        """Return True if the database is unavailable or full: the run itself has not failed, so retry it."""
         away = (SessionWriteError, DurableError)
         return isinstance(error, away) or (self._takeover and isinstance(error, SessionReadError))
 
@@ -335,7 +335,7 @@ class Attempt:
         run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or must_restart))
         await self._run_shielded(run)
         failure = run.state.failure
-        if isinstance(failure, SessionError):  # a record could not be written: resume from the written ones
+        if isinstance(failure, SessionError):  # a record could not be written: resume from those that were
             if self.guard.is_cut:
                 raise SessionLockedError(self._session_id, notice("library.another_process"))
             LOG.warning(notice("library.run_again", run=self._run_id, reason=safe_str(failure)))
@@ -421,7 +421,7 @@ class Attempt:
 
 
 def outcome_of(result: AgentResult) -> dict[str, Any]:
-    """Return the recorded part of a result, as JSON."""
+    """Return what is recorded of a result, as JSON."""
     failure = result.state.failure
     kind = {"error_kind": failure.kind} if isinstance(failure, LLMError) else {}
     outcome: dict[str, Any] = {

@@ -79,12 +79,12 @@ class Client:
             priority: From 1, lower first; runs without a priority come before all others.
             max_attempts: Maximum number of attempts without progress; None for the worker's setting.
             options: Options of `Agent.run`. `session_id` is the session to continue; None for a new one.
-                `media` is read immediately and stored in the database. Options without a JSON form, such as
-                `tools`, belong to the workers' agent.
+                `media` is read immediately and stored in the database. Options that cannot be stored as JSON,
+                such as `tools`, are set on the workers' agent.
 
         Raises:
-            ConfigError: The agent is unknown, or an argument is invalid or has no JSON form.
-            RunExistsError: A run with this id exists, for another agent, task or session.
+            ConfigError: The agent is unknown, or an argument is invalid or cannot be stored as JSON.
+            RunExistsError: A run with this id already exists, for a different agent, task or session.
             ImageError: A medium cannot be sent.
             HistoryError: `messages` is not a list of messages.
             DurableError: The database is unavailable.
@@ -214,7 +214,7 @@ class Client:
             stop: True to cancel runs that have not ended.
 
         Raises:
-            ConfigError: A run has not ended, or its session holds more than these runs.
+            ConfigError: A run has not ended, or its session also holds runs that are not in `run_ids`.
             DurableError: A run does not exist, or the database is unavailable.
             SessionError: A session is in use, or cannot be deleted.
         """
@@ -226,7 +226,7 @@ class Client:
         """Delete runs and sessions within a block, then free the space in the database file.
 
         Args:
-            is_trial: True to only check and delete nothing.
+            is_trial: True to only check, without deleting anything.
         """
         store = self.database.sessions()
         try:
@@ -330,18 +330,18 @@ class Handle:
     def answer(self, call_id: str, verdict: Verdict, *, by: str | None = None) -> None:
         """Answer one of the `questions`. The run resumes after the last answer.
 
-        The first answer counts, whichever process gives it. The error for a repeated answer shows the first
-        one and its author.
+        The first answer counts, whichever process gives it. The error for a second answer shows the first one
+        and who gave it.
 
         Args:
             call_id: Id of the call.
             verdict: ``allow``, ``deny``, or a `Permission` with details.
-            by: Author of the answer, to be recorded; None for the account of this process.
+            by: Name to record as the author of the answer; None for the user account of this process.
 
         Raises:
             AlreadyAnsweredError: The call already has an answer; the error holds the answer, its author and
                 its time.
-            ConfigError: The run has no question about this call, or the verdict is invalid.
+            ConfigError: The run did not ask about this call, or the verdict is invalid.
         """
         self._queue.answer(self.run_id, call_id, verdict, by)
 
@@ -357,13 +357,13 @@ class Handle:
 
         Args:
             call_id: Id of the call.
-            result: A text, or a value with a JSON form.
+            result: A text, or a value that can be written as JSON.
             is_error: True if the call failed; `result` is then the error.
-            by: Author of the result, to be recorded; None for the account of this process.
+            by: Name to record as the author of the result; None for the user account of this process.
 
         Raises:
             AlreadyAnsweredError: The call already has a result.
-            ConfigError: The run is not waiting for a result of this call.
+            ConfigError: The run is not waiting for this call's result.
         """
         self._queue.give_result(self.run_id, call_id, result, is_error=is_error, by=by)
 

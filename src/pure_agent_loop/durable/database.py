@@ -1,4 +1,4 @@
-"""Database of durable runs: its URL, its connection, the tables of this package, and the events of runs."""
+"""Database for durable runs: URL, connection, this package's tables, and the events of runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pure_agent_loop.support.variables import DATABASE_VARIABLE
 LOG = logging.getLogger("pure_agent_loop")
 PATIENCE = 30.0  # seconds to retry while a database is unavailable
 _PAUSE = 0.1
-_SETTLED_SECONDS = 5.0  # seconds after an outage in which other connections may still be broken
+_SETTLED_SECONDS = 5.0  # seconds after an outage during which other connections may still be broken
 _T = TypeVar("_T")
 Change = Callable[..., Any]  # takes a statement and its values
 _SCHEMA = "pal_durable"
@@ -97,7 +97,7 @@ _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 FLUSH_SECONDS = 0.05
 _DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
 _PARTIAL = EventType.PARTIAL_OUTPUT
-CHANGE = "change"  # replaces `output`: lengths of the equal start and end, and the text between
+CHANGE = "change"  # in place of `output`: lengths of the same start and end, and the new text between
 _INSERT = """
 INSERT INTO @events (run, attempt, place, step, type, line)
 SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM @deleted WHERE run = ?)
@@ -121,7 +121,7 @@ def default_database() -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a database refused a statement; if rights are missing, also which ones are needed."""
+    """Return why a database refused a statement; if permissions are missing, also which ones are needed."""
     cause = getattr(error, "orig", None) or error  # SQLAlchemy adds lines about the statement
     reason = safe_str(cause).splitlines()[0] if cause is not error else safe_str(error)
     return reason + (notice("library.database_rights") if getattr(cause, "sqlstate", None) == "42501" else "")
@@ -134,7 +134,7 @@ class Database:
         url: ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
 
     Raises:
-        ConfigError: The URL is neither.
+        ConfigError: The URL has neither form.
     """
 
     def __init__(self, url: str) -> None:
@@ -192,7 +192,7 @@ class Database:
             raise self.unavailable(reason_of(error)) from error
 
     def change(self, statement: str, *values: Any) -> int:
-        """Change rows and return their number. May run twice if a connection breaks."""
+        """Change rows and return their number. The statement may run twice if a connection breaks."""
         return int(self._run(lambda connection: self._execute(connection, statement, values).rowcount))
 
     def change_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -206,7 +206,7 @@ class Database:
         self._run(write)
 
     def transaction(self, work: Callable[[Change], _T]) -> _T:
-        """Execute several statements in one transaction. May run twice if a connection breaks.
+        """Execute several statements in one transaction. The statement may run twice if a connection breaks.
 
         Args:
             work: Function to call with a function that executes one statement and returns the cursor.
@@ -239,7 +239,7 @@ class Database:
         return connect(self.url)
 
     def sessions(self, *, owner: str | None = None, lease: float = 10.0) -> SessionStore:
-        """Return the session store of the runs.
+        """Return the session store for the runs.
 
         Args:
             owner: Name of the writer on PostgreSQL; None for a generated name.
@@ -283,12 +283,12 @@ class Database:
                 time.sleep(_PAUSE)
 
     def is_loss(self, error: BaseException) -> bool:
-        """Return True if another connection's error means that the database is or was just unavailable."""
+        """Return True if an error on another connection means that the database is or was unavailable."""
         is_known = self.lost_since is not None or time.monotonic() - self._back_at < _SETTLED_SECONDS
         return is_known if isinstance(error, DurableError) else is_known or self._note_loss(error)
 
     def means_loss(self, error: BaseException | None) -> bool:
-        """Return True if a driver's error means that a database which has answered became unavailable."""
+        """Return True if a driver error means that a database that worked before has become unavailable."""
         return isinstance(error, self.errors()) and self._was_reachable and self._is_transient(error)
 
     def _note_loss(self, error: BaseException) -> bool:
@@ -323,7 +323,7 @@ class Database:
                 raise self.unavailable(f"{error.reason}.") from error
 
     def unavailable(self, reason: str) -> DurableError:
-        """Return the error for a database that cannot be used now."""
+        """Return the error for a database that cannot be used at the moment."""
         reason = _without_password(reason)
         return DurableError(notice("library.database_unavailable", place=self.display_url, reason=reason))
 
@@ -422,7 +422,7 @@ class SharedLimits:
     """Limits per minute, shared by all processes that use a database; the `store` of a `Limiter`.
 
     Args:
-        url: URL, as for `Engine`; None for the default URL.
+        url: Database URL, as for `Engine`; None for the default URL.
 
     Raises:
         ConfigError: The URL is invalid.
@@ -432,7 +432,7 @@ class SharedLimits:
         self._database = Database(url or default_database())
 
     def change(self, key: str, work: Callable[[dict[str, Any], float], _T]) -> _T:
-        """Change a ledger under a lock, with the time of the database's clock. See `LimitStore.change`.
+        """Change a ledger under a lock, using the database's clock. See `LimitStore.change`.
 
         Raises:
             DurableError: The database is unavailable.
@@ -459,7 +459,7 @@ class SharedLimits:
 
 # -- events of durable runs for readers in other processes, as rows in the database ----------------------
 # Complete events are kept. Deltas of an answer are joined, and deleted when the whole answer is stored. For a
-# partial output, only the difference from the previous one of the same step is stored.
+# partial output, only the difference from the previous one in the same step is stored.
 # Events are for display: the session is authoritative, so a run does not fail if an event cannot be
 # written.
 
@@ -482,7 +482,7 @@ class EventWriter:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, event: AnyEvent) -> None:
-        """Buffer an event, which is written soon."""
+        """Buffer an event; it is written soon."""
         if event.type is EventType.TOOL_CALL_DELTA or (
             event.type is EventType.PART and not _announces(event)
         ):
@@ -586,7 +586,7 @@ def _longest(most: int, are_equal: Callable[[int, int], bool]) -> int:
 
 
 def _announces(event: AnyEvent) -> bool:
-    """Return True if a part is a new call: viewers show the call before it is decided."""
+    """Return True for an event about a new call: viewers show a call before it is allowed or denied."""
     part: dict[str, Any] = event.data["part"]
     return bool(part.get("type") == "tool" and part.get("state") == "pending")
 
@@ -625,7 +625,7 @@ def _output_before(database: Database, run_id: str, attempt: str, step: int, num
 
 
 def _changed(old: str, data: Mapping[str, Any]) -> str:
-    if CHANGE not in data:  # the first one of a step; older versions stored each one whole
+    if CHANGE not in data:  # the first one in a step; older versions stored all of them whole
         return json.dumps(data["output"])
     start, end, text = data[CHANGE]
     return f"{old[:start]}{text}{old[len(old) - end :]}"

@@ -16,7 +16,7 @@ from pure_agent_loop.sessions import Record, SessionStore
 from pure_agent_loop.sessions.store import retry_while_locked
 from pure_agent_loop.support.language import notice
 
-STOP_SECONDS = 30.0  # time for a worker to notice a cancelled run and close the session
+STOP_SECONDS = 30.0  # seconds for a worker to notice a cancelled run and close the session
 _PAUSE = 0.1
 _SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")  # id of a subagent's task
 _MAX_CHILD_ID = 64  # maximum length of a subagent's session id; see `subagents.child`

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Client):
-    """Durable runs: a submitted task is completed even if processes die.
+    """Engine for durable runs: a submitted task is completed even if processes die.
 
         engine = Engine("sqlite:///work.sqlite", agents={"helper": agent})
         with engine:  # runs a worker thread in this process
@@ -43,7 +43,7 @@ class Engine(Client):
             data folder.
         agents: Agents by name.
         concurrency: Maximum number of concurrent runs per model in this process.
-        rates: Maximum rate of starting runs, by model, over all workers.
+        rates: Maximum rate at which runs start, by model, across all workers.
         lease: Seconds without a heartbeat after which a worker on PostgreSQL counts as dead.
         grace: Seconds for running tools to finish when this process stops.
         deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or with a
@@ -95,13 +95,13 @@ class Engine(Client):
 
     @property
     def sessions(self) -> SessionStore:
-        """Session store of the runs, for ``agent.prepare(sessions=)``: to continue one of their sessions."""
+        """Session store for the runs; pass it to ``agent.prepare(sessions=)`` to continue a run's session."""
         if self._store is None:
             self._store = self.database.sessions(lease=self._lease)
         return self._store
 
     def bring_notices(self, session_id: str, inbox: Inbox, prompts: Prompts | None = None) -> None:
-        """Move the answers of schedules to the inbox of a run in their session, each answer once.
+        """Move the answers that schedules sent to a session to the inbox of its run, each answer once.
 
             inbox = Inbox()
             run = agent.prepare(task, session_id="chat", sessions=engine.sessions, inbox=inbox)
@@ -113,7 +113,7 @@ class Engine(Client):
         Args:
             session_id: Id of the session. The session must be open for that run, as after `Agent.prepare`.
             inbox: Inbox of that run.
-            prompts: Messages of the agent; None for messages in the default language.
+            prompts: Message catalogue of the agent; None for the default language.
 
         Raises:
             DurableError: The database is unavailable.

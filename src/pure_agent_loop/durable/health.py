@@ -1,4 +1,4 @@
-"""Health of a worker over HTTP: ``/live``, ``/ready``, and ``/metrics`` with the depth of the queues."""
+"""Worker health over HTTP: ``/live``, ``/ready``, and ``/metrics`` with the queue depths."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 LOG = logging.getLogger("pure_agent_loop")
-SECONDS = 10.0  # seconds for a request to arrive
+SECONDS = 10.0  # maximum seconds to receive a request
 ENGINE = {
-    "pal_database_up": ("gauge", "1 if the database of the engine answers."),
+    "pal_database_up": ("gauge", "1 if the engine's database is available."),
     "pal_queue_depth": ("gauge", "Runs that wait for a worker, by queue."),
     "pal_queue_running": ("gauge", "Running runs of all workers, by queue."),
-    "pal_workers": ("gauge", "Workers at the database."),
+    "pal_workers": ("gauge", "Workers registered in the database."),
     "pal_run_attempts": ("gauge", "Most attempts without progress of an unfinished run, by agent."),
 }
 _COUNT = """
@@ -76,14 +76,14 @@ class Measured(Protocol):
 
 
 class HealthServer:
-    """HTTP server of a worker's health, in its own thread; a context manager.
+    """HTTP server that reports a worker's health, in its own thread; a context manager.
 
     ``/live`` returns 200 while the process is alive. ``/ready`` returns 200 while the worker takes runs (it
     has started, is not stopping, and its database is available), else 503 with the reason. ``/metrics``
     returns text for Prometheus. There is no authentication; names of agents and queues are shown.
 
     Args:
-        database: Database of the worker.
+        database: Database that the worker uses.
         host: Address to listen on.
         port: Port; 0 for any free one.
 

@@ -1,8 +1,8 @@
-"""Detection of dead workers: DBOS never takes over the runs of a dead worker by itself.
+"""Detection of dead workers: DBOS does not take over a dead worker's runs by itself.
 
 On one machine each worker locks a file, and the system releases the lock with the process. On PostgreSQL a
-worker holds an advisory lock on a separate connection and writes a heartbeat, for a machine that disappeared,
-or a process that was frozen with an open connection.
+worker holds an advisory lock on a separate connection. It also writes a heartbeat, which detects a machine
+that has disappeared, or a process that is frozen with its connection open.
 """
 
 from __future__ import annotations

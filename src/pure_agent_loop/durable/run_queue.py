@@ -1,4 +1,4 @@
-"""Queue of the durable runs in one database: operations of workers and handles on a run, by run id."""
+"""Queue of the durable runs in one database: what workers and handles do to a run, by run id."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _INSERT_ANSWER = """
 INSERT INTO @answers (run, step, call, verdict) VALUES (?, ?, ?, ?)
 ON CONFLICT (run, step, call) DO NOTHING
 """
-# `taken` is set to 1 only after the run is resumed, because a process may die in between.
+# `taken` is set to 1 only after the run has been resumed, because the process may die before that.
 _INSERT_AUTHOR = "INSERT INTO @answered (run, step, call, person, at, taken) VALUES (?, ?, ?, ?, ?, 0)"
 _SELECT_ANSWER = """
 SELECT answers.verdict, answered.person, answered.at FROM @answers AS answers
@@ -67,7 +67,7 @@ _TURNS = {
 
 
 def result_key(call_id: str) -> str:
-    """Return the key of a result among the answers; a call may have both an approval and a result."""
+    """Return the key under which a call's result is stored; a call may have both an approval and a result."""
     return f"result:{call_id}"
 
 
@@ -135,7 +135,7 @@ class RunQueue:
         raise ConfigError(notice("library.unknown_agent", agent=agent, agents=", ".join(agents)))
 
     def find_runs(self, **criteria: Any) -> list[TaskInfo]:
-        """Return the runs that match the criteria for DBOS."""
+        """Return the runs that match criteria in the form that DBOS takes."""
         with self.translate_errors():
             infos = [task_info(run) for run in self.dbos_client.list_workflows(name=WORKFLOW, **criteria)]
         attempts: dict[str, int] = {}
@@ -233,7 +233,7 @@ class RunQueue:
         call = call_id if what == "question" else result_key(call_id)
 
         def write(change: Change) -> list[tuple[Any, ...]]:
-            if call_id not in steps:  # the question may have been answered before
+            if call_id not in steps:  # the question may already have been answered
                 return list(change(_SELECT_ANSWER.format(which=">= ?"), run_id, call, 0).fetchall())
             step = steps[call_id]
             if change(_INSERT_ANSWER, run_id, step, call, verdict).rowcount:
@@ -244,7 +244,7 @@ class RunQueue:
         if not rows:
             check_waits(what, call_id, steps)
         first, first_by, at = rows[0]
-        if (first, first_by, at) != (verdict, *author):  # equal if this call's first try wrote it
+        if (first, first_by, at) != (verdict, *author):  # equal if the first try of this transaction wrote it
             raise already_answered(call_id, json.loads(first), first_by, at)
         self._resume_if_answered(self.info(run_id))
 
@@ -292,7 +292,7 @@ class RunQueue:
         return {(step, result_key(call)): value for (step, call), value in older.items()} | answers
 
     def given_answers(self, run_id: str) -> list[GivenAnswer]:
-        """Return the answers of people to the questions of a run."""
+        """Return people's answers to the questions of a run."""
         given = []
         for call, plain, person, at in self.database.rows(_SELECT_GIVEN, run_id):
             verdict = json.loads(plain)
@@ -395,7 +395,7 @@ class RunQueue:
         Args:
             executor: Worker that executes the runs.
             run_id: Only run to requeue; None for all.
-            queue: Queue to use; empty for the own queue of each run.
+            queue: Queue to use; empty for each run's own queue.
 
         Returns:
             The ids of the requeued runs.

@@ -1,4 +1,4 @@
-"""Serialize values for DBOS as JSON, never as pickle: a writer of the database must not run code."""
+"""Serialize values for DBOS as JSON, never as pickle: who can write to the database must not run code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def import_dbos() -> Any:
     except ImportError as error:
         raise MissingExtraError(notice("library.feature_durable"), "durable") from error
     logger = logging.getLogger("dbos")
-    if logger.level == logging.NOTSET:  # this package reports what users need
+    if logger.level == logging.NOTSET:  # this package itself logs what users need
         logger.setLevel(logging.CRITICAL)
     return dbos
 
@@ -32,7 +32,7 @@ class _Failure(Exception):  # noqa: N818 - the text of an error that was raised 
 
 
 def json_serializer() -> Any:
-    """Return a serializer for DBOS. Values without a JSON form become text, so that no result is rejected.
+    """Return a serializer for DBOS. Values that JSON cannot hold become text, so that no result is rejected.
 
     Raises:
         MissingExtraError: DBOS is not installed.

@@ -1,7 +1,7 @@
-"""Options of a task, kept in the database until a worker starts the run.
+"""Task options, kept in the database until a worker starts the run.
 
-Every option of `Agent.run` with a JSON form is accepted, and any other is rejected by name: no option is
-ignored silently.
+Every option of `Agent.run` that can be stored as JSON is accepted, and any other is rejected by name: no
+option is ignored silently.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pack_options(options: Mapping[str, Any]) -> str:
     """Return the options of a run as JSON; empty if there are none.
 
     Raises:
-        ConfigError: An option has no JSON form, or all options together are too large.
+        ConfigError: An option cannot be stored as JSON, or all options together are too large.
         ImageError: A medium cannot be sent.
         HistoryError: `messages` is not a list of messages.
         TypeError: An option is unknown.
@@ -95,7 +95,7 @@ def unpack_options(text: str) -> dict[str, Any]:
 
 
 def store_options(database: Database, run_id: str, text: str) -> str:
-    """Store packed options once, however often they are submitted; return the digest, empty without options.
+    """Store packed options once, however often they are submitted; return their digest ("" for no options).
 
     Raises:
         DurableError: The database is unavailable.

@@ -1,4 +1,4 @@
-"""Values of durable runs, and names shared by all processes on one database."""
+"""Data classes for durable runs, and names shared by all processes that use one database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APP_NAME = "pure-agent-loop"
 # Runs are resumed from records, not by replaying code, so any version can resume any run.
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
-PARKED_QUEUE = "parked"  # a queue that no worker takes runs from
+PARKED_QUEUE = "parked"  # queue from which no worker takes runs
 MAX_ATTEMPTS = 3  # attempts without progress, for a run that ends the process of each worker
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 TASK_STATES = ("pending", "running", *WAITING, "completed", "failed", "cancelled", "killed")
@@ -45,12 +45,12 @@ class DurableNotFoundError(DurableError):
 
 
 class RunExistsError(ConfigError):
-    """A run with this id exists, for another agent, task or session."""
+    """A run with this id already exists, for a different agent, task or session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Maximum rate of starting runs of a model, over all workers.
+    """Maximum rate at which runs of a model start, across all workers.
 
     Args:
         limit: Number of runs.
@@ -87,7 +87,7 @@ class TaskInfo:
         questions: Calls that wait for a person's answer.
         open_calls: Calls whose results come from outside the run and have not been given yet.
         attempts: Attempts since the last finished call or answer: each earlier one ended with its process.
-        details: Further data. For an ended run: steps, tokens and kind of error; for a pending run:
+        details: Further data. For a run that has ended: steps, tokens and error type; for a pending run:
             `run_ahead`, the run that must end before this one can use the session. `void_approvals` are
             approved calls that were not made, because the worker's code has changed since the approval.
     """
@@ -174,7 +174,7 @@ def check_agent_name(name: object) -> str:
 
 
 def queue_of(model: str) -> str:
-    """Return the queue of a model's runs; limits of a model are applied to this queue."""
+    """Return the queue of a model's runs; model limits apply to this queue."""
     return f"model {model or 'unnamed'}"
 
 

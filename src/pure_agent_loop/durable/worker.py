@@ -46,11 +46,11 @@ LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 0.5
 POLL_SECONDS = 0.25
 MAX_DELAY_SECONDS = 60.0  # before an attempt after several that ended with their process
-ANSWERED_SECONDS = 5.0  # interval of the check for answered runs without a requeue
+ANSWERED_SECONDS = 5.0  # seconds between checks for answered runs that nobody requeued
 METRICS = {
-    "pal_runs_started_total": ("counter", "Attempts of runs begun here, by agent."),
-    "pal_runs_ended_total": ("counter", "Attempts of runs ended here, by agent and stop reason."),
-    "pal_tokens_total": ("counter", "Tokens of ended runs, by agent."),
+    "pal_runs_started_total": ("counter", "Run attempts started by this worker, by agent."),
+    "pal_runs_ended_total": ("counter", "Run attempts ended on this worker, by agent and stop reason."),
+    "pal_tokens_total": ("counter", "Tokens used by ended runs, by agent."),
     "pal_cost_total": ("counter", "Known cost of ended runs, by agent, in the currency of the prices."),
     "pal_runs": ("gauge", "Runs of this worker, by state."),
     **ENGINE,
@@ -107,10 +107,10 @@ class Worker:
         client: Client of the database.
         agents: Agents by name.
         concurrency: Maximum number of concurrent runs per model.
-        rates: Maximum rate of starting runs, by model, over all workers.
+        rates: Maximum rate at which runs start, by model, across all workers.
         lease: Seconds without a heartbeat after which a worker counts as dead (PostgreSQL).
         grace: Seconds for running tools to finish when the worker stops.
-        deps: Function that makes the deps of each attempt; see `Engine`.
+        deps: Function that makes the deps for each attempt; see `Engine`.
         max_attempts: Maximum number of attempts of a run without progress.
     """
 
@@ -160,7 +160,7 @@ class Worker:
             ready: Function to call when the worker is ready for runs.
 
         Raises:
-            ConfigError: Another engine is working in this process.
+            ConfigError: Another engine is already running in this process.
             DurableError: The database is unavailable.
             MissingExtraError: The extra is not installed.
         """
@@ -282,7 +282,7 @@ class Worker:
             agent = self._agents.get(name)
             if self.is_draining:
                 await self._wait_for_shutdown()
-            if agent is None:  # another worker of this queue has this agent
+            if agent is None:  # another worker on this queue has this agent
                 await asyncio.sleep(SWEEP_SECONDS)
                 return await self._requeue(run_id)
             attempt = Attempt(
@@ -362,7 +362,7 @@ class Worker:
         return {}
 
     async def _wait_for_shutdown(self) -> None:
-        """Wait until this process or the engine ends, when the run is handed over."""
+        """Wait until this process or the engine ends; the run is then handed over."""
         await asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager

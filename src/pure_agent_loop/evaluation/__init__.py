@@ -4,11 +4,11 @@
     cases       a case, a trial of it, and files and sessions as cases
     evaluators  equality, schema, tools called, cost, steps, a judge model
     report      a table, JSON, a data frame, a comparison, an assertion
-    progress    the line of progress
+    progress    the progress line
     runner      many items at a time
     command     ``pure-agent-loop eval``
 
-Importing this loads nothing but argparse; the names of datasets are loaded when they are first used.
+Importing this package loads only argparse; the other names are loaded when they are first used.
 """
 
 from __future__ import annotations

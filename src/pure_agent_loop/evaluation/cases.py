@@ -36,14 +36,14 @@ class Case:
 
     Args:
         input: The task.
-        expected: Expected output, for evaluators that compare; None for none.
+        expected: Expected output, for evaluators that compare; None if there is none.
         name: Name, unique in the dataset and the same in every evaluation; the beginning of `input` if empty.
         metadata: Custom values, not used by the evaluation.
         messages: A history to continue.
         evaluators: Evaluators of this case only, in addition to the dataset's.
 
     Raises:
-        ConfigError: A field is of another type.
+        ConfigError: A field has the wrong type.
     """
 
     input: str

@@ -28,7 +28,7 @@ _CLONE = Path(__file__).resolve().parents[3]
 
 
 def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the command's options, except those of the model, which the caller adds.
+    """Add the command's options, except the model options, which the caller adds.
 
     Args:
         parser: An argument parser, or an argument group.
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
     parser.add_argument("--sets", metavar="A,B", help="sets or groups of sets (default: standard)")
     parser.add_argument("--limit", type=positive, metavar="N", help="questions per set (default: all)")
     parser.add_argument(
-        "--seed", type=int, metavar="S", help="seed of the sample of --limit (default: take the first)"
+        "--seed", type=int, metavar="S", help="seed for the --limit sample (default: take the first)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="results file (default: eval.jsonl)")
     parser.add_argument(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Dataset:
-    """Cases, and evaluators of the answers.
+    """Cases, and evaluators for the answers.
 
         dataset = Dataset([Case("2 + 3?", expected="5")], [Contains(), MaxSteps(2)])
         print(dataset.run(agent))
@@ -79,7 +79,7 @@ class Dataset:
 
         Args:
             path: The file.
-            evaluators: Evaluators in addition to those of the file.
+            evaluators: Evaluators in addition to those in the file.
 
         Raises:
             ConfigError: The file cannot be read, or has an unknown entry.
@@ -100,11 +100,11 @@ class Dataset:
         evaluators: Iterable[Evaluator] = (),
         sessions: SessionPlace | None = None,
     ) -> Dataset:
-        """Make a case of each run of a recorded session, with the recorded answer as the expected one.
+        """Make a case from each run in a recorded session, with the recorded answer as the expected one.
 
         Args:
             session_id: The session.
-            evaluators: Evaluators of the new answers.
+            evaluators: Evaluators for the new answers.
             sessions: Store of the session; see `SessionManager`.
 
         Raises:
@@ -132,7 +132,7 @@ class Dataset:
             repeats: Number of trials per case.
             concurrency: Number of concurrent runs.
             seed: Sent with every request of the first repetition, `seed` + 1 with the next, and so on; None
-                for none. Servers may ignore the seed.
+                to send no seed. Servers may ignore the seed.
             on_outcome: Function called with each outcome as soon as it is evaluated.
 
         Raises:

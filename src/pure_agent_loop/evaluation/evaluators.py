@@ -273,7 +273,7 @@ def _plain(expected: Any) -> Any:
         return expected.strip()
     is_wrapped = isinstance(parsed, dict) and parsed.keys() == {
         WRAPPER
-    }  # the form that a list or a number has in a session
+    }  # how a session stores a list or a number
     return parsed[WRAPPER] if is_wrapped else parsed
 
 

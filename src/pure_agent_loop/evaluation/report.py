@@ -38,7 +38,7 @@ class CaseOutcome:
         repeat: Number of the repetition, from 1.
         passed: True if the run completed and no evaluator returned False.
         scores: Score by evaluator name: True or False, or a number (higher is better).
-        notes: Other texts that evaluators returned.
+        notes: Further texts that evaluators returned.
         output: Output of the agent, as JSON.
         stop_reason: Why the run ended.
         error: Error of the run or of an evaluator; empty if there is none.
@@ -73,7 +73,7 @@ class CaseOutcome:
         return self.passed
 
     def why(self) -> str:
-        """Reason of the failure, in one line."""
+        """Reason for the failure, in one line."""
         notes = [f"{name}: {text}" for name, text in self.notes.items()]
         wrong = [name for name, score in self.scores.items() if score is False]
         ended = (
@@ -108,7 +108,7 @@ class CaseOutcome:
 
 
 class Change(NamedTuple):
-    """A change of a score's mean between two runs.
+    """A change in a score's mean between two runs.
 
     Args:
         case: The case.
@@ -489,7 +489,7 @@ def _means(outcomes: Sequence[CaseOutcome], measures: Sequence[str] = ()) -> dic
     }
     for name in measures:
         measured = [getattr(outcome, name) for outcome in outcomes]
-        values[name] = [] if None in measured else measured  # the mean of an unknown cost is unknown
+        values[name] = [] if None in measured else measured  # if a cost is unknown, so is the mean
     return {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers}
 
 

@@ -1,4 +1,4 @@
-"""Parts of a response while it is written: text and reasoning; see `parts`."""
+"""Parts of a response that is being written: text and reasoning; see `parts`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pure_agent_loop.parts import PartState, PartType, moved, new_part
 
 
 class AnswerParts:
-    """Text and reasoning of one response while it is written."""
+    """Text and reasoning of one response that is being written."""
 
     def __init__(self, step: Step) -> None:
         self._step, self._clock = step, step.kit.clock
@@ -17,7 +17,7 @@ class AnswerParts:
         self._count = 0
         self._written: list[str] = []
         self.open: dict[str, Any] | None = None
-        """Part that is being written; None for none."""
+        """Part that is being written, if any."""
 
     async def write(self, kind: PartType, text: str) -> None:
         """Add text of one kind; an open part of another kind is completed first."""

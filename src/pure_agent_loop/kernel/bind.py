@@ -51,7 +51,7 @@ async def notices_of_client(kit: Kit) -> Sequence[str]:
 
 
 def background_of(kit: Kit) -> Background | None:
-    """Return the background work of a kit: the one that is set, else the one that a tool needs."""
+    """Return a kit's background work: what is set in the kit, or else what one of its tools needs."""
     needed = (getattr(tool, "background_work", None) for tool in kit.tools)
     return kit.background or next(filter(None, needed), None)
 
@@ -81,7 +81,8 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
     """List the tools of the toolsets for the current step.
 
     Raises:
-        ConfigError: A permission rule can match no argument of a tool, or a tool lacks its deps.
+        ConfigError: A permission rule cannot match any argument of a tool, or a tool needs deps that are
+            missing.
         ToolExecutionError: A toolset failed, or took longer than a tool may.
     """
     tools = _run_tools(kit)
@@ -105,7 +106,7 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
 
 
 async def release_toolsets(kit: Kit) -> None:
-    """Close the toolsets of a run and its silence watch."""
+    """Close the toolsets of a run and its silence watchdog."""
     if kit.silence is not None:
         kit.silence.close()
     tools = _run_tools(kit)

@@ -25,7 +25,7 @@ from pure_agent_loop.tool_context import enter_call, flush_progress
 if TYPE_CHECKING:
     from pure_agent_loop.kernel.observers import CallRecord, Snapshots
 
-GRACE_SECONDS = 1.0  # time for a tool to clean up after it was cancelled; then it is abandoned
+GRACE_SECONDS = 1.0  # seconds for a cancelled tool to clean up; then it is abandoned
 _ABANDONED: set[asyncio.Task[TimedOutcome]] = set()
 
 
@@ -250,7 +250,7 @@ def _call_record(step: Step, call: ToolCallRun) -> CallRecord:
 
 
 def _snapshots_of(step: Step, calls: Sequence[ToolCallRun]) -> Snapshots | None:
-    """Return the snapshots of the workspace; None without an allowed call of a tool that may change it."""
+    """Return the snapshots; None unless a tool that may change the workspace was allowed to run."""
     snapshots = step.kit.observers.snapshots
     if snapshots is None:
         return None
@@ -296,7 +296,7 @@ def _unfinished(step: Step, call: ToolCallRun) -> tuple[str, bool]:
         return prompts.tool_not_started, True
     if not task.done() or task.cancelled() or task.exception() is not None:
         return prompts.tool_cancelled, True
-    if step.kit.hooks.after_tool:  # a hook might remove a part of the result, and has not seen it
+    if step.kit.hooks.after_tool:  # hooks have not seen this result and might hide parts of it
         return prompts.tool_cancelled, True
     outcome = cut_outcome(step, call, task.result().outcome)
     return history_text(step, call, outcome), outcome.is_error

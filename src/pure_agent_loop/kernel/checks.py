@@ -59,7 +59,7 @@ def check_price(kit: Kit) -> None:
     A client that has not chosen its model yet is accepted: this is called again when the run has begun.
 
     Raises:
-        ConfigError: The price is unknown; it names the limit and the ways to give a price.
+        ConfigError: The price is unknown; the message names the limit and the ways to set a price.
     """
     if money := kit.limits.money:
         field = f"limits.{next(iter(money))}"

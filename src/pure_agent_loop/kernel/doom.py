@@ -1,4 +1,4 @@
-"""Repetition detection. Pure functions of one ledger; three entry points, each returning a verdict.
+"""Repetition detection: pure functions on one ledger, with three entry points that return a verdict.
 
 1.  The ledger keeps digests of the newest calls only, so its size and cost depend neither on the length of
     the run nor on the size of the results.
@@ -9,7 +9,8 @@
 3.  Before a call is refused, a warning is added to the result of an earlier repetition. A run is stopped only
     at an answer that follows a refusal. Equal calls in one answer count as one repetition, unless they are in
     a row.
-4.  Ambiguous repetition (the same error, page or text for other calls) is reported to the model, twice, and
+4.  Ambiguous repetition (the same error, page or text for different calls) is reported to the model, twice,
+    and
     has no other effect.
 5.  A call of a polling tool is never judged, and always counts as new: time has passed.
 """
@@ -51,7 +52,7 @@ class DoomVerdict:
         action: ``run``; ``warn`` (add a warning to the result); ``refuse`` (return an error to the model
             instead of running the call); ``stop`` (refuse the call and end the run).
         pattern: Kind of repetition; empty with ``run``.
-        count: Number of earlier occurrences; for a warning, the present one is included.
+        count: Number of earlier occurrences; for a warning, the current one is included.
     """
 
     action: DoomAction = "run"
@@ -69,21 +70,21 @@ class WindowEntry:
     id: str
     """Digest of the call's id."""
     turn: int
-    """Number of its answer."""
+    """Number of the answer with the call."""
     tool: str
     """Digest of the tool's name."""
     call: str
-    """Digest of name and arguments."""
+    """Digest of the name and the arguments."""
     kind: Kind = "open"
     """Outcome of the call."""
     outcome: str = ""
     """Digest of the result; empty until there is one."""
     shape: str = ""
-    """Digest that is equal for similar results of different arguments; may be empty."""
+    """Digest that is equal for similar results of calls with different arguments; may be empty."""
     news: bool = False
     """True if the call, or its result, was not in the window before."""
     action: DoomAction = "run"
-    """Action of its verdict."""
+    """Action of the verdict on the call."""
     pattern: DoomPattern = ""
     """Kind of repetition."""
     count: int = 0
@@ -122,7 +123,7 @@ class DoomLedger:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DoomLedger:
-        """Build a ledger from the form of :meth:`to_dict`; fields of newer versions may be missing."""
+        """Build a ledger from what :meth:`to_dict` returned; fields of newer versions may be missing."""
         plain = {name: data[name] for name in _PLAIN if name in data}
         return cls(**plain, window=[WindowEntry(*row) for row in data.get("window", ())])
 
@@ -144,7 +145,7 @@ def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVer
     """Record an answer: begin a turn and count its text. Call it for every answer, even without text.
 
     Args:
-        text: Text of the model, with its calls or as its answer.
+        text: Text from the model, sent with calls or as its answer.
         threshold: As for `judge`.
 
     Returns:
@@ -221,7 +222,7 @@ def note_result(
 
 
 def _in_a_row(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdict | None:
-    """Judge the same call several times in a row."""
+    """Judge a call that is repeated several times in a row."""
     if ledger.count < threshold:
         return None
     row = takewhile(lambda before: before.call == made.call, reversed(ledger.window))
@@ -243,7 +244,7 @@ def _in_turn(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdi
 def _laps(ledger: DoomLedger, made: WindowEntry) -> int:
     """Count the answers since the last new call or result in which this call had the same result.
 
-    The present answer is included; repetitions in a row count once.
+    The current answer is included; repetitions in a row count once.
     """
     turns, outcome, away = {made.turn}, made.outcome, False
     for before in reversed(ledger.window):

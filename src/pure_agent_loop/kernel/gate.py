@@ -76,7 +76,7 @@ async def _decide_one(step: Step, call: ToolCallRun) -> Ruling:
         call.args = ruling.args
         ruling = await _reconsider(step, call, ruling)
     call.args = ruling.args
-    if ruling.behavior == "ask" and await _is_allowed(step, call):  # by an answer about another call
+    if ruling.behavior == "ask" and await _is_allowed(step, call):  # an answer about another call covers it
         ruling = step.rule(call, ALLOWED)
     if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(step, call)):
         ruling = await _ask(step, call, ruling)
@@ -258,7 +258,7 @@ async def _check_changed(step: Step, call: ToolCallRun, ruling: Ruling) -> Rulin
 
 
 async def _permission(step: Step, call: ToolCallRun) -> Permission:
-    """Return the decision of the policy and of `can_use_tool`, which may override an ask."""
+    """Return what the policy and `can_use_tool` decide; `can_use_tool` may override an ask."""
     suggested = await _policy_decision(step, call, "first")
     if suggested.behavior == "deny":
         return suggested
@@ -277,7 +277,7 @@ async def _permission(step: Step, call: ToolCallRun) -> Permission:
 
 
 async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permission:
-    """Return the decision of the rules, the mode and the tool itself."""
+    """Return what the rules, the mode and the tool itself decide."""
     tool, rules = call.tool, step.kit.permissions
     if rules.is_open and (tool is None or (tool.judge is None and not tool.destructive)):
         return ALLOWED

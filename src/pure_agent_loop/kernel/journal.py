@@ -1,7 +1,7 @@
 """Journal of effects: every side effect and every decision of a user function passes through it.
 
 Each effect has a key, unique within the run. The memory journal just awaits effects. A persistent journal
-records each, and on resume returns the recorded result, so that nothing happens twice.
+records each effect, and on resume returns the recorded result, so that nothing happens twice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Journal(Protocol):
         ...
 
     def note_part(self, part: Mapping[str, Any]) -> None:
-        """Record a changed part of an answer; `part` is the plain form, of which `change_of` is kept."""
+        """Record a changed part of an answer, given in plain form; only `change_of(part)` is kept."""
         ...
 
     def checkpoint(self, state: Checkpointed) -> None:
@@ -75,7 +75,7 @@ class DailyCosts(Protocol):
         """Return the known cost of the day so far: of all runs, and of the runs of one person.
 
         Args:
-            now: Time of the day, in seconds since the epoch.
+            now: A time on that day, in seconds since the epoch.
             person: Name of the person; empty for runs without one.
         """
         ...
@@ -120,5 +120,5 @@ async def as_effect(value: T) -> T:
 
 
 async def already_recorded(*_: Any) -> NoReturn:
-    """Stand-in for a function of an earlier process; its decision is recorded, so this is never called."""
+    """Stand-in for a function in an earlier process: its decision is recorded, so this is never called."""
     raise AssertionError("The decision is recorded.")

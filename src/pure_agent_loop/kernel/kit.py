@@ -43,9 +43,10 @@ class Timeouts:
     """Timeouts of a run in seconds; None for no limit.
 
     Args:
-        first_byte: Until an answer begins. The default applies only to servers on other machines: a local
+        first_byte: Timeout until an answer begins. The default applies only to servers on other machines: a
+            local
             model may need minutes to read a long prompt.
-        tool: For a tool that sets no timeout.
+        tool: Timeout for a tool that does not set one itself.
     """
 
     first_byte: float | None = FIRST_BYTE
@@ -62,7 +63,7 @@ class ResultLimits(NamedTuple):
 
     Args:
         max_error_chars: Limit for the result of a failed call.
-        folder: Folder of the whole texts; None for a folder in the data folder.
+        folder: Folder for the full texts; None for a folder in the data folder.
     """
 
     max_chars: int = 30_000
@@ -75,7 +76,7 @@ class ToolRetries:
     """Retries of a tool marked ``idempotent`` before the model gets its error.
 
     Args:
-        attempts: Greatest number of attempts.
+        attempts: Maximum number of attempts.
     """
 
     attempts: int = 1
@@ -111,7 +112,7 @@ class KitAware(Protocol):
 
 
 class Forces(Protocol):
-    """A compactor that can shorten regardless of the estimated length; others get `compact`."""
+    """A compactor that can shorten regardless of the estimated length; for others, `compact` is called."""
 
     async def force(self, state: QueryState) -> None:
         """Shorten `state` after a server rejected a request as too long."""
@@ -135,7 +136,7 @@ class RunAware(Protocol):
 
 
 class Ends(Protocol):
-    """Background work with a cleanup at the end of the run."""
+    """Background work that needs a cleanup at the end of the run."""
 
     async def end(self, state: QueryState) -> None:
         """Clean up after the run, for any stop reason."""
@@ -206,19 +207,19 @@ class Kit:
     """Everything that a run uses without changing it."""
 
     client: ChatModel
-    """The model."""
+    """Client of the model."""
     tools: ToolRegistry = field(default_factory=ToolRegistry)
-    """Tools it may call."""
+    """Tools that the model may call."""
     limits: LoopLimits = field(default_factory=LoopLimits)
     """Limits of the run."""
     retry: RetryConfig = field(default_factory=RetryConfig)
-    """Retry settings of failed requests."""
+    """Retry settings for failed requests."""
     prompts: Prompts = field(default_factory=prompts_for)
-    """Messages of the framework to the model."""
+    """Texts from the framework to the model."""
     emit: Emit = emit_nothing
     """Event sink."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Fields of every request, such as ``temperature``."""
+    """Fields for every request, such as ``temperature``."""
     emit_reasoning: bool = False
     """True if the thinking is shown in events."""
     cancel_token: CancelToken | None = None
@@ -226,21 +227,21 @@ class Kit:
     permissions: PermissionPolicy = field(default_factory=PermissionPolicy)
     """Rules and mode for calls."""
     can_use_tool: Callable[..., Any] | None = None
-    """The user's permission function; None for none."""
+    """The user's permission function; None if not set."""
     on_ask: AskFunction | None = None
-    """Asks a person about a call; without it the run is suspended at a question."""
+    """Function that asks a person about a call; None if a question suspends the run."""
     hooks: Hooks = field(default_factory=Hooks)
-    """The user's functions around tools and before the end."""
+    """User functions to call around tools and before the end."""
     budget: Budget | None = None
     """Limits shared with other runs."""
     tool_rounds: int | None = None
     """Rounds of calls after which no tools are offered; None for no such limit."""
     after_tools: str = ""
-    """Synthetic message to the model after each round of calls; empty for none."""
+    """Synthetic message to the model after each round of calls; empty if none."""
     tool_retries: ToolRetries = field(default_factory=ToolRetries)
-    """Retry settings of idempotent tools."""
+    """Retry settings for idempotent tools."""
     inbox: Inbox = field(default_factory=Inbox)
-    """Messages that come in while it runs."""
+    """Messages that arrive during the run."""
     compactor: Compactor = field(default_factory=NoCompaction)
     """Shortens the history to fit."""
     journal: Journal = field(default_factory=MemoryJournal)
@@ -250,17 +251,17 @@ class Kit:
     timeouts: Timeouts = field(default_factory=Timeouts)
     """Timeouts of answers and tools."""
     client_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of requests that the client uses itself."""
+    """Request options that the client itself uses."""
     context_window: int | None = None
     """Context window in tokens; None for the client's value."""
     results: ResultLimits = field(default_factory=ResultLimits)
-    """Limits of a tool's result in the history, and the folder of the rest."""
+    """Limits on a tool's result in the history, and the folder for the full text."""
     name: str = ""
     """The agent's name, for the audit log."""
     cwd: str = ""
-    """Working folder, passed to tools and permission functions; empty for the program's."""
+    """Working folder, passed to tools and permission functions; empty for the current directory."""
     observers: Observers = field(default_factory=Observers)
-    """Observers of its tools."""
+    """Observers of the run's tools."""
     background: Background | None = None
     """Background work of the run; the run waits for it before it ends."""
     redactor: Redactor | None = None
@@ -272,15 +273,15 @@ class Kit:
     deps: Any = None
     """Value for user functions in their `RunContext`. Never recorded."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata of the run; in its record."""
+    """Metadata of the run, which is recorded."""
     lead: Callable[[], Awaitable[str]] | None = None
-    """Writes the system prompt; None where it is a text."""
+    """Writes the system prompt; None if the prompt is a text."""
     lead_each_step: bool = False
     """True if the prompt is written per step, not only per run."""
     silence: Interrupt | None = None
     """Watchdog for a silent model, one request at a time; None before the run begins."""
     prefix_watch: PrefixWatch | None = None
-    """Watches the prompt prefix of the run, in debugging; else None."""
+    """Watches the prompt prefix of the run when debugging; else None."""
     start_notices: tuple[str, ...] = ()
     """Notices for the beginning of the run: the model in use, a repaired history."""
 
@@ -295,8 +296,8 @@ class Kit:
         The cost comes from the caller's prices, else from the server's report, else from the price list.
 
         Args:
-            served_by: Name of the model that served the request, for a client of several models, which
-                applies the price list itself.
+            served_by: Name of the model that served the request, for a client with several models, which has
+                applied the price list itself.
         """
         if usage.by_model:
             parts = tuple((name, self.priced(part, name)) for name, part in usage.by_model)
@@ -331,13 +332,13 @@ class Kit:
         return next(filter(None, (price_for(table, model_of(self.client)) for table in tables)), None)
 
     def replace(self, **fields: Any) -> Kit:
-        """Return a copy with other fields. `dataclasses.replace` is slower: it visits every field.
+        """Return a copy with these fields changed. `dataclasses.replace` is slower: it visits every field.
 
         Raises:
             TypeError: A field does not exist.
         """
         known = self.__dict__
-        all_fields = {**known, **fields}  # copying the dict avoids building it by field
+        all_fields = {**known, **fields}  # copying the dict avoids building it field by field
         if len(all_fields) != len(known):
             raise TypeError(f"A kit has no {', '.join(fields.keys() - known.keys())}.")
         kit = object.__new__(Kit)

@@ -1,4 +1,4 @@
-"""Long tool results: the head and the tail become part of the history, the whole text is written to disk.
+"""Long tool results: the head and the tail enter the history, and the whole text is written to disk.
 
 A file name is derived from the content, so equal output has the same file name in every process: repetitions
 stay recognisable, and another process can resume a run. Files in the default folder are removed a week after
@@ -44,7 +44,7 @@ _PARAMETERS: Mapping[str, Any] = {
 
 
 class ResultFolder:
-    """Folder of whole texts, for this user only.
+    """Folder for whole texts, accessible by this user only.
 
     Args:
         folder: ``results`` in the data folder if None. Files in a custom folder are never removed.
@@ -113,7 +113,7 @@ def cut_text(text: str, limit: int, folder: ResultFolder, prompts: Prompts) -> s
     """Return the head and the tail of a text over `limit`, with a note on reading the rest.
 
     Args:
-        limit: Greatest number of characters of the result.
+        limit: Maximum characters in the result.
     """
     if len(text) <= limit:
         return text
@@ -146,7 +146,7 @@ class ReadableTools(ToolRegistry):
 
     Args:
         inner: The user's tools; more may be registered there at any time.
-        limit: Greatest number of characters per call of the tool.
+        limit: Maximum characters per call of the tool.
     """
 
     def __init__(self, inner: ToolRegistry, folder: ResultFolder, limit: int, prompts: Prompts) -> None:

@@ -39,8 +39,8 @@ from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import error_text, safe_str
 
 _DAY = 86_400  # seconds; UTC days begin at multiples of this
-# A rejected request is taken as too long above this share of the window, or above these tokens if the window
-# is unknown.
+# A rejected request counts as too long above this share of the window, or above this number of tokens if the
+# window is unknown.
 SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000
 # A request was truncated if its estimate exceeds FULL_SHARE of the window and the server counted less than
 # CUT_SHARE of the estimate.
@@ -85,7 +85,7 @@ async def respond(step: Step) -> LLMResponse:
 
 
 def _count_calls(step: Step) -> None:
-    """Count the calls against the limit; excess calls are denied before any question."""
+    """Count the calls against the limit; excess calls are denied without asking anybody."""
     state, budget, limit = step.state, step.kit.budget, step.kit.limits.max_tool_calls
     granted = len(state.pending)
     if limit is not None:
@@ -108,7 +108,7 @@ class Attempts(ABC):
         self.assembler: Assembler | None = None
         """Response of the newest attempt so far; None once its usage is counted."""
         self.spent: TokenUsage | None = None
-        """Usage of the failed attempts; None for none."""
+        """Usage of the failed attempts; None if none failed."""
 
     @abstractmethod
     def prompt_tokens(self) -> int:
@@ -250,7 +250,7 @@ class Attempts(ABC):
             failure.spent = self.spent
 
     def take(self, spent: TokenUsage | None) -> None:
-        """Count the recorded usage of failed attempts of another process."""
+        """Count the recorded usage of attempts that failed in an earlier process."""
         if self.spent is None and spent is not None:
             self._count(spent)
 
@@ -278,7 +278,7 @@ class Attempts(ABC):
         """Reject a request if the cost limit of the day is reached.
 
         Raises:
-            LimitExceededError: The limit is reached; the message names it and the begin of the next day.
+            LimitExceededError: The limit is reached; the message names it and the start of the next day.
         """
         kit, journal = self.kit, as_protocol(self.kit.journal, DailyCosts)
         if journal is None:
@@ -463,7 +463,7 @@ class ModelCall(Attempts):
         await kit.emit(Event.retry(self.step.number, 1, 0.0, safe_str(overflow), self.shown))
 
     def _as_overflow(self, error: LLMError) -> LLMError | None:
-        """Return the error as kind ``context_overflow``; None if it is another error.
+        """Return the error as kind ``context_overflow``; None if the request was not too long.
 
         Some servers reject a long request with an empty body; a short one was rejected for another reason.
         """

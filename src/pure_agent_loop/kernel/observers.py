@@ -1,4 +1,4 @@
-"""Observers of tool calls outside the loop, an audit log and snapshots, and how the loop informs them."""
+"""Observers of tool calls outside the loop (audit log, snapshots), and how the loop informs them."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ class CallRecord:
     """A call with its ruling and, once it has ended, the exit code of its command."""
 
     tool: str
-    """The tool."""
+    """Name of the tool."""
     args: Mapping[str, Any]
-    """The arguments in force."""
+    """The effective arguments."""
     behavior: Behavior
     """The ruling: ``allow`` or ``deny``."""
     reason: str = ""
     """The reason; may be empty."""
     call_id: str = ""
-    """Its id in the history."""
+    """Id of the call in the history."""
     step: int = 0
-    """The step it belongs to."""
+    """Step of the call."""
     session_id: str = ""
-    """The session; empty for none."""
+    """Session id; empty if there is none."""
     agent: str = ""
-    """The agent's name; empty for none."""
+    """The agent's name; empty if none."""
     task: str = ""
     """The task of the run."""
     exit_code: int | None = None
-    """The exit code of its command, once it has ended; None if it ran none."""
+    """Exit code of the tool's command, once it has ended; None without a command."""
 
 
 class Auditor(Protocol):
     """Audit log: records every call. Both methods are called from the run's event loop and must be quick.
 
-    A returned sentence becomes a notice of the run.
+    A returned text is sent as a notice of the run.
     """
 
     def begin(self, call: CallRecord) -> str | None:
@@ -134,10 +134,10 @@ class StepChanges:
 
 
 class Snapshots(Protocol):
-    """Records the changes of each step to a workspace, and can undo them."""
+    """Records what each step changes in a workspace, and can undo it."""
 
     async def before(self, session_id: str, step: int) -> None:
-        """Record the workspace before tools that may change it.
+        """Record the workspace before tools that may change it run.
 
         Raises:
             PureAgentLoopError: The workspace cannot be recorded. The step continues with a notice.

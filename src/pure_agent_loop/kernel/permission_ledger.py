@@ -61,7 +61,7 @@ class PermissionLedger:
         return ruling is not None and ruling.kind == NO_CALLS_LEFT
 
     def count_round(self, calls: Sequence[ToolCall]) -> None:
-        """Update `denied_rounds` after a round: whether any of these calls was allowed."""
+        """Count a round whose calls were denied, and none allowed; any other round resets `denied_rounds`."""
         allowed, refused = False, False
         for call in calls:
             ruling = self.rulings[call.id]
@@ -89,7 +89,7 @@ class PermissionLedger:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PermissionLedger:
-        """Build a ledger from the form of :meth:`to_dict`."""
+        """Build a ledger from what :meth:`to_dict` returned."""
         rulings = {call_id: Ruling.from_dict(ruling) for call_id, ruling in data["rulings"].items()}
         return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
 

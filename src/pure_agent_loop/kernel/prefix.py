@@ -19,7 +19,7 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import TranslatedText, notice
 
 DEBUG_VARIABLE = "PAL_DEBUG"
-PARTS = ("model", "tools", "system", "messages")  # in the order of the cache
+PARTS = ("model", "tools", "system", "messages")  # in the order in which a cache reads them
 PROGRAM, CLIENT = "program", "client"  # writers that are not named in `QueryState.rewritten`
 WRITERS = ("system_function", "toolsets", "read_result", "compaction", "handoff", CLIENT)
 CONTEXT = 40  # characters shown before and after a difference
@@ -34,10 +34,11 @@ class PrefixChange:
     Args:
         part: One of `PARTS`.
         index: Number of the entry in its part, from 0.
-        offset: Equal characters at the beginning of the entry's JSON.
-        kept: Characters of the previous request before the difference.
-        total: Characters of the previous request.
-        before: Excerpt of the previous request, from shortly before the difference; empty if it had ended.
+        offset: Number of equal characters at the beginning of the entry's JSON.
+        kept: Number of characters in the previous request before the difference.
+        total: Number of characters in the previous request.
+        before: Excerpt of the previous request, from shortly before the difference; empty if the request had
+            ended there.
         after: Excerpt of this request at the same position.
         writer: Code that made the change: a name in `QueryState.rewritten`, ``program`` for the caller's
             messages, prompt or tools, ``client`` for the client's tool mode or what the client has learned
@@ -60,7 +61,7 @@ class PrefixChange:
     def words(self) -> TranslatedText:
         """Return the change as a sentence for people."""
         writer, _, rung = self.writer.partition(":")
-        writer = writer if writer in WRITERS else PROGRAM  # a record of another version may have others
+        writer = writer if writer in WRITERS else PROGRAM  # a record from another version may differ
         return notice(
             "library.prefix_changed",
             place=f"{self.part}[{self.index}]",
@@ -75,7 +76,7 @@ Outgoing: TypeAlias = "tuple[list[dict[str, Any]], list[dict[str, Any]] | None, 
 
 
 def entries_of(body: Mapping[str, Any]) -> Entries:
-    """Return the parts of a request's body, of any protocol, as JSON texts without cache marks."""
+    """Return the parts of a request body (of any protocol) as JSON texts without cache marks."""
     messages = next((body[name] for name in _MESSAGES if body.get(name)), ())
     system: Any = next((body[name] for name in _SYSTEM if body.get(name)), [])
     if messages and isinstance(messages, list) and not system and messages[0].get("role") in SYSTEM_ROLES:

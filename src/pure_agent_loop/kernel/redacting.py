@@ -23,7 +23,7 @@ class ResponseRedactor:
         self._calls: dict[int | None, StreamRedactor] = {}
 
     def feed(self, delta: Delta) -> Delta:
-        """Return the part of a piece that certainly holds no secret; the rest is buffered."""
+        """Return the part of a piece that cannot be part of a secret; the rest is buffered."""
         text = self._text.feed(delta.text) if delta.text else delta.text
         reasoning = self._reasoning.feed(delta.reasoning) if delta.reasoning else delta.reasoning
         calls = tuple(map(self._call, delta.tool_calls)) if delta.tool_calls else ()
@@ -55,7 +55,7 @@ class ResponseRedactor:
 
 
 def _redacted_event(event: AnyEvent, redactor: Redactor) -> AnyEvent:
-    """Redact an event, except the tool's return value, which is an object of the program."""
+    """Redact an event, except the tool's return value, which is an object in the program."""
     value = event.data.get("value") if event.type is EventType.OBSERVATION else None
     plain = event.data if value is None else {k: v for k, v in event.data.items() if k != "value"}
     data = redactor.redact_value(plain)

@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
     Args:
         messages: The history, system message first; in wire form unless the client takes `meta`.
-        tools: Tool schemas; None for none.
+        tools: Tool schemas; None without tools.
     """
 
     messages: list[Message]
@@ -40,7 +40,7 @@ class Request(NamedTuple):
 
 
 def build_request(state: QueryState, kit: Kit) -> Request:
-    """Build the next request. Bytes of earlier messages never change, so that prompt caches stay valid."""
+    """Build the next request. Earlier messages stay the same byte for byte, for prompt caches."""
     takes_all = takes_meta(kit.client)
     messages = as_messages([*state.messages]) if takes_all else to_wire(state.messages, kit.client)
     if state.system_prompt:
@@ -123,14 +123,15 @@ def measure(state: QueryState, kit: Kit) -> ContextSize:
 def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
     """Estimate the tokens of the next request from earlier requests of this run.
 
-    The prompt is estimated as the previous prompt, its response and the messages since then. The response is
+    The prompt is estimated as the sum of the previous prompt, the response to it, and the messages since. The
+    response is
     estimated as the average so far, at most `SHORT_ANSWER`, so that one long response does not block further
     requests.
     """
     answer = state.usage.completion_tokens // (state.ledger.steps or 1)
     answer = answer if answer < SHORT_ANSWER else SHORT_ANSWER
     total, _ = state.context.length(state.messages, fixed_tokens(state, kit))
-    if not state.context.tokens:  # without a server's count, the estimate lacks the last response
+    if not state.context.tokens:  # without token counts from a server, the last response is missing
         total += answer
     usage = TokenUsage(total - answer, answer, total, estimated=True)
     is_paid = kit.limits.max_cost is not None or kit.budget is not None
@@ -138,7 +139,7 @@ def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
 
 
 def guess(state: QueryState, tools: Tools) -> int:
-    """Estimate the tokens of a request with these tools, without a server's counts."""
+    """Estimate the tokens of a request with these tools, without token counts from a server."""
     return _fixed(state, tools) + state.context.estimate(state.messages)
 
 

@@ -1,4 +1,4 @@
-"""Finish a call: its outcome passes the stages in order, then goes into the state, the part and the event.
+"""Finish a call: its outcome passes the stages in order, then goes to the state, message part and event.
 
 `redacted_outcome` comes before the stages, inside the effect, so that no record holds a secret.
 """
@@ -86,7 +86,7 @@ async def warned(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOut
 
 
 async def truncated(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
-    """Truncate the text to the limit of the history, and add the warning."""
+    """Truncate the text to the limit for the history, and add the warning."""
     outcome = cut_outcome(step, call, outcome)
     return replace(outcome, text=outcome.text + call.warning) if call.warning else outcome
 
@@ -135,7 +135,7 @@ async def keep(step: Step, call: ToolCallRun, outcome: ToolOutcome, seconds: flo
 
 
 def _report_failure(step: Step, call: ToolCallRun, error: BaseException) -> None:
-    """Redact a tool's exception, as events hold it, and report it to a client that tracks failures."""
+    """Redact a tool's exception, because events hold it, and report it to a client that tracks failures."""
     if step.kit.redactor is not None:
         step.kit.redactor.clean_error(error)
     if (client := as_protocol(step.kit.client, TracksToolFailures)) is not None:
@@ -176,7 +176,7 @@ def cut_outcome(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutc
 def history_text(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> str:
     """Return a result as the history holds it: in a frame if its tool is marked ``untrusted``.
 
-    Events, records and the audit log have the plain text. The mark of the frame is a hash of the call and the
+    Events, records and the audit log have the plain text. The frame's mark is a hash of the call and the
     whole text, so a text cannot contain the mark that would close its frame, and a replay produces the same
     frame.
     """
@@ -189,7 +189,7 @@ def history_text(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> str:
 
 
 def changed_arguments_note(args: Mapping[str, object], redactor: Redactor | None) -> str:
-    """Return the note added to the result of a call that ran with other arguments than the model wrote.
+    """Return the note for the result of a call whose arguments were changed after the model wrote them.
 
     Args:
         args: The arguments that the call ran with. The history keeps the call as the model wrote it.

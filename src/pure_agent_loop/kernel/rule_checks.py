@@ -14,7 +14,7 @@ from pure_agent_loop.schema.forms import fits, kinds_of
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.tool import Tool, ToolRegistry
 
-SHARED = " For rules of several agents, or for later tools, use PermissionRules(..., shared=True)."
+SHARED = " For rules shared by agents, or for tools added later, use PermissionRules(..., shared=True)."
 _ANY = frozenset("*?")
 _OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")  # these allow unlisted arguments
 _Schema = Mapping[str, Any]
@@ -25,8 +25,7 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
     """Reject a rule that cannot match a tool, or an argument of one.
 
     A name pattern such as ``read_*`` is accepted without a matching tool, because it also covers later tools.
-    With
-    toolsets every name is accepted: their tools are listed during a run.
+    With toolsets, every name is accepted: their tools are listed during a run.
 
     Args:
         subagents: Manager of the agent's subagents, which may have further tools.
@@ -52,7 +51,7 @@ async def check_listed(rules: PermissionRules, tools: Iterable[Tool], kit: Kit, 
     A rule for an unknown name may be for a tool of a later step; the first step sends a notice about it.
 
     Raises:
-        ConfigError: A rule can match no argument of the tool it names.
+        ConfigError: A rule cannot match any argument of the tool it names.
     """
     schemas: _Schemas = {READ_RESULT: {}, **{tool.name: tool.parameters for tool in tools}}
     for rule in () if rules.shared else rules.each():
@@ -69,7 +68,7 @@ async def check_listed(rules: PermissionRules, tools: Iterable[Tool], kit: Kit, 
 
 
 def _refusal(rule: Rule, problem: str, hint: str) -> str:
-    return f"The permission rule {rule.text!r} can match no call: {problem}{hint}"
+    return f"The permission rule {rule.text!r} cannot match any call: {problem}{hint}"
 
 
 def _name_problem(rule: Rule, known: _Schemas) -> str:

@@ -44,12 +44,12 @@ from pure_agent_loop.support.typed import mistyped
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 else:
-    HistoryMessage = Message  # any dict: a saved state is checked by its annotations
+    HistoryMessage = Message  # any dict: a saved state is checked against the annotations
 
 # -- final answer in progress: cut off and continued, empty and requested again, or complete -------------
 
 MAX_CONTINUATIONS = 3
-ONCE_MORE = ("continue_answer", "empty_answer")  # names of the prompts that ask the model to continue
+ONCE_MORE = ("continue_answer", "empty_answer")  # prompts that ask the model to continue
 _LATER = ("corrections", "tools", "own_prompt")  # fields that older states lack
 _LEDGERS: dict[str, Any] = {"ledger": LimitLedger, "doom": DoomLedger, "context": ContextLedger}
 
@@ -61,7 +61,7 @@ class AnswerDraft:
     Args:
         pieces: The text; several pieces if the answer was cut off and continued.
         note: Sentence added to the answer that names the limit that ended the run.
-        asked_again: True once an empty answer was requested again.
+        asked_again: True once the model was asked again after an empty answer.
         output_raised: True once the output limit cut off a call or the whole answer; the caller's limit is
             doubled then.
     """
@@ -118,7 +118,7 @@ class AnswerDraft:
         return "empty_answer"
 
     def restart(self) -> None:
-        """Clear the answer: the next response begins another one."""
+        """Clear the answer: the next response begins a new one."""
         self.pieces, self.continued, self.asked_again = [], 0, False
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class AnswerDraft:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AnswerDraft:
-        """Restore an answer from :meth:`to_dict`."""
+        """Restore an answer from what :meth:`to_dict` returned."""
         rest = (data["note"], data["max_output_recovery_count"], data["asked_again"], data["output_raised"])
         return cls(list(data["answer"]), *rest)
 
@@ -161,7 +161,7 @@ class QueryState:
     auto_compact_tracking: dict[str, dict[str, int]] = field(default_factory=dict)
     """Per rung of compaction: how often it ``acted`` and how many tokens it ``saved``."""
     has_attempted_reactive_compact: bool = False
-    """True once this step has shortened the history after a refusal."""
+    """True once this step has shortened the history after a rejected request."""
     pending: list[ToolCall] = field(default_factory=list)
     """Calls of the last response that have no result yet."""
     results: dict[str, str] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class QueryState:
     media: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Images and files of these results, by call id."""
     failed: list[str] = field(default_factory=list)
-    """Ids of the calls among them that failed."""
+    """Ids of the calls in `results` that failed."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """Rulings about calls."""
     tools: ToolLedger = field(default_factory=ToolLedger)
@@ -195,15 +195,15 @@ class QueryState:
     handed_to: list[str] = field(default_factory=list)
     """Agents the conversation was handed to, in order; the last one is active."""
     session_id: str = ""
-    """Session of the run; empty for none."""
+    """Session of the run; empty if none."""
     corrections: int = 0
     """Number of times the model had to correct its typed answer."""
     output: dict[str, Any] | None = None
-    """Typed output in plain form, under ``value``; None until it is there."""
+    """Typed output in plain form, under ``value``; None until there is one."""
     transition_reason: str = "start"
-    """Reason of the newest step."""
+    """Reason for the newest step."""
     stop_reason: str | None = None
-    """Reason of the end, a key of `STOP_REASONS`; None while it runs."""
+    """Reason for the end of the run, a key of `STOP_REASONS`; None until then."""
     failure: Exception | None = field(default=None, compare=False)
     """Exception that ended the run with ``error``. Not part of the plain form."""
     live_output: Any = field(default=None, compare=False, repr=False)
@@ -247,7 +247,7 @@ class QueryState:
 
     @property
     def cost(self) -> float | None:
-        """Cost of the run so far; None if a part of it is unknown, and `ledger.cost` the known part."""
+        """Cost of the run so far; None if a part of it is unknown; `ledger.cost` is then the known part."""
         return self.usage.cost if self.usage.cost is not None or self.usage.total_tokens else 0.0
 
     @property
@@ -263,7 +263,7 @@ class QueryState:
     # -- messages come in ---------------------------------------------------------------------------
 
     def add_user(self, text: str, media: Sequence[dict[str, Any]] = (), *, synthetic: bool = False) -> None:
-        """Append a message of the user, or a notice of the framework."""
+        """Append a message from the user, or a notice from the framework."""
         self.messages.append(user_message(text, media, synthetic=synthetic))
 
     def begin_step(self) -> None:
@@ -324,7 +324,7 @@ class QueryState:
         self.ledger.cost += (usage.cost or 0.0) if known_cost is None else known_cost
 
     def replace_messages(self, messages: list[HistoryMessage], boundary: Boundary) -> None:
-        """Replace `messages` by a shorter history: the only way to change earlier messages.
+        """Replace `messages` with a shorter history: the only way to change earlier messages.
 
         Raises:
             HistoryError: The history has a call without a result, or a result without a call; nothing is
@@ -371,7 +371,7 @@ class QueryState:
         self.permissions.rulings, self.tools.outside = {}, {}
 
     def answer_permission(self, call_id: str, verdict: Verdict) -> None:
-        """Answer one of the `questions`. Once all are answered the run can resume.
+        """Answer one of the `questions`. Once all questions are answered, the run can resume.
 
         Args:
             call_id: Id of the call that the question is about.
@@ -504,7 +504,7 @@ class QueryState:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QueryState:
-        """Restore a state from :meth:`to_dict`.
+        """Restore a state from what :meth:`to_dict` returned.
 
         Raises:
             ConfigError: The data is not a valid state.
@@ -542,7 +542,7 @@ def _no_state(wrong: str) -> ConfigError:
 
 
 _LEDGERS |= {"usage": TokenUsage, "tools": ToolLedger}
-# Annotations are strings here; fields of these types are the same in the plain form.
+# Annotations are strings here; fields of these types keep their values in the plain form.
 _PLAIN = tuple(
     entry.name
     for entry in fields(QueryState)

@@ -62,7 +62,7 @@ class ToolCallRun:
 
     @property
     def is_changed(self) -> bool:
-        """True if the call has other arguments than the model wrote."""
+        """True if the arguments of the call are not those that the model wrote."""
         return self.args is not self.written.arguments and self.args != self.written.arguments
 
     def in_force(self) -> ToolCall:
@@ -82,7 +82,7 @@ class Step:
     def __init__(self, state: QueryState, kit: Kit) -> None:
         self.state, self.kit, self.number = state, kit, state.step
         self.emit = kit.emit
-        self.has_records = type(kit.journal) is not MemoryJournal  # if not, no key is needed
+        self.has_records = type(kit.journal) is not MemoryJournal  # otherwise no key is needed
 
     def calls(self) -> list[ToolCallRun]:
         """Return the pending calls that have no result yet."""
@@ -123,14 +123,14 @@ class Step:
     def hooks(
         self, effect: str, hooks: Sequence[Callable[..., Any]], call: ToolCallRun
     ) -> Iterator[tuple[int, Callable[..., Any]]]:
-        """Yield hooks with their numbers, including those of an earlier process with recorded decisions."""
+        """Yield hooks with their numbers, including recorded hooks of an earlier process."""
         number = 0
         while number < len(hooks) or self.recorded(effect, call, number):
             yield number, hooks[number] if number < len(hooks) else already_recorded
             number += 1
 
     def as_recorded(self, call: ToolCall) -> ToolCall:
-        """Return the call as a session records it; the state uses this form, to be the same in a replay."""
+        """Return the call as a session records it; the state uses this form too, as a replay does."""
         redactor = self.kit.redactor
         if redactor is None:
             return call
@@ -217,7 +217,7 @@ class Step:
             return None
 
     def emit_permission(self, call: ToolCallRun, behavior: str, message: str) -> Awaitable[None]:
-        """Emit the decision about a call, or that a person has to decide."""
+        """Emit the decision about a call, or the fact that a person has to decide."""
         return self.emit(Event.permission(self.number, call.name, call.args, behavior, message, call.id))
 
 

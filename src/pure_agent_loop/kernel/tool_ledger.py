@@ -17,7 +17,7 @@ class OutsideResult(NamedTuple):
     """Result of a call that is executed outside the run.
 
     Args:
-        text: Text the model reads; before the result comes, a note that it is missing.
+        text: Text that the model reads; until the result arrives, a note that it is missing.
         is_error: True if the external call failed.
     """
 

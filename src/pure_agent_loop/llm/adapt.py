@@ -128,7 +128,7 @@ def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) 
 
 
 def _round_start(messages: Sequence[Message]) -> int:
-    """Return the index of the last question of a person, not of a framework notice."""
+    """Return the index of the last question from a person; framework notices do not count."""
     for number in range(len(messages) - 1, -1, -1):
         if is_question(messages[number]):
             return number

@@ -26,7 +26,7 @@ class BaseLLMClient(ABC):
     that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts` to
     True to get the option ``timeouts`` of a run and apply it yourself: the maximum seconds until a response
     begins, and between two pieces of it; None for no limit. Set `takes_server_tools` to True to get the
-    option ``server_tools``, the tools of an agent that the server runs, in its protocol's shape.
+    option ``server_tools``, the agent's tools that the server runs, in its protocol's shape.
     """
 
     takes_meta: bool = False
@@ -102,10 +102,10 @@ def profile_of(client: object) -> Profile | None:
 
 
 class TracksToolFailures(Protocol):
-    """A client that is notified of bugs in tools, such as a client for tests."""
+    """A client that is notified of bugs in tools, such as a test client."""
 
     def tool_failed(self, name: str, error: BaseException) -> None:
-        """Receive an unexpected exception of a tool's function."""
+        """Receive an unexpected exception raised by a tool's function."""
         ...
 
 
@@ -134,15 +134,15 @@ class FindsWindow(Protocol):
 
 
 class CountsTokens(Protocol):
-    """A client whose server counts the tokens of a request."""
+    """A client whose server counts the tokens in a request."""
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
-        """Return the input tokens of a request. Same arguments and errors as `BaseLLMClient.chat`."""
+        """Return the input tokens in a request. Same arguments and errors as `BaseLLMClient.chat`."""
         ...
 
 
 class GroupsModels(Protocol):
-    """A client made of `clients` for several models, such as `Fallback`."""
+    """A client that combines `clients` for several models, such as `Fallback`."""
 
     def with_each(self, wrap: Callable[[ChatModel], ChatModel]) -> ChatModel:
         """Return the same group with each client wrapped."""
@@ -192,7 +192,7 @@ def takes_server_tools(client: object) -> bool:
 
 
 def with_server_tools(tools: Tools | None, options: Options) -> list[JsonObject] | None:
-    """Return the tools of a request, followed by the tools of the option ``server_tools``."""
+    """Return the tools of a request, followed by the tools in the option ``server_tools``."""
     more = options.get("server_tools")
     return [*(tools or ()), *more] if more else tools
 

@@ -1,4 +1,4 @@
-"""Prompt caches of servers: marks in a request, and its cache key."""
+"""Server prompt caches: marks in a request, and the request's cache key."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Rules:
 
-1.  A fragment belongs to the call with its index (and, among these, with its id), unless it clearly
-    starts another one. Without an index, it continues the call with its id, else the last call.
+1.  A fragment belongs to the call with its index (among several, to the one with its id), unless it clearly
+    starts another call. Without an index, it continues the call with its id, else the last call.
 2.  Only a fragment with a name starts another call, or one with a new index and a new id. Without
     indexes, neighbouring fragments with names in one delta are different calls.
 3.  After complete arguments, a fragment with a name starts another call if it has a new id, another name,

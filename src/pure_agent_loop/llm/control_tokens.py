@@ -1,10 +1,10 @@
-"""Break control tokens in the data of requests, and restore them in responses. Pure: no I/O.
+"""Break up control tokens in request data, and restore them in responses. Pure: no I/O.
 
 Servers of open models turn ``<|im_end|>`` into the token that ends a turn, whether a person, a file or a tool
 wrote it. With a joiner after the first character, the token is plain text. The joiner is U+2060 (word
 joiner): invisible, without effect on shapes or line breaks, kept by tokenizers, and rare in text.
 
-A token that already holds joiners gets another one, and exactly one is removed again, so a round trip changes
+A token that already holds joiners gets one more, and exactly one is removed again, so a round trip changes
 nothing. Characters may be JSON escapes of any depth: text and raw JSON are treated alike.
 """
 
@@ -60,7 +60,7 @@ def _spelled(character: str) -> str:
 
 
 class ControlTokens:
-    """Breaks and restores the tokens of one table.
+    """Breaks up and restores the tokens of one table.
 
     Args:
         tokens: See `Profile.control_tokens`.
@@ -86,7 +86,7 @@ class ControlTokens:
         )
 
     def broken(self, text: str) -> str:
-        """Return text or JSON with all tokens broken."""
+        """Return text or JSON with all tokens broken up."""
         return self._token.sub(rf"\1{JOINER}\2", text)
 
     def mended(self, text: str) -> str:
@@ -98,7 +98,7 @@ class ControlTokens:
         return [piece.strip() for piece in self._token.sub("\0", text).split("\0")]
 
     def break_request(self, body: JsonObject, history: Sequence[JsonFields]) -> None:
-        """Break the tokens in the messages and tools of a request, in place.
+        """Break up the tokens in the messages and tools of a request, in place.
 
         Tokens at the start of the system prompt are the caller's and stay: some models are controlled by one
         (``<|think|>``).
@@ -155,7 +155,7 @@ class ControlTokens:
         return TokenMender(self)
 
     def mend_part(self, text: str, start: int) -> tuple[str, str]:
-        """Restore the tokens of an unfinished text; return it and its end that may be a partial token.
+        """Return an unfinished text with its tokens restored, and its end if that may be a partial token.
 
         Args:
             start: Index before which the text is not held back.
@@ -199,7 +199,7 @@ class TokenMender:
 
 
 class _RestoredText:
-    """One restored text of a response."""
+    """One text of a response, restored piece by piece."""
 
     def __init__(self, tokens: ControlTokens) -> None:
         self._tokens = tokens

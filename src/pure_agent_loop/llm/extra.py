@@ -43,7 +43,7 @@ def extra_of_call(call: object) -> JsonObject | None:
 
 
 def with_extra(call: WireCall, extra: JsonFields | None) -> WireCall:
-    """Return a call of a history with its extra fields."""
+    """Return a call in a history with its extra fields."""
     if not extra:
         return call
     function = {**call["function"], **extra.get("function", {})}
@@ -73,7 +73,7 @@ def without_extra(message: JsonFields, refused: Collection[str] | None = None) -
 
 
 def not_of_protocol(messages: Iterable[JsonFields]) -> list[str]:
-    """Return the fields of messages and calls that a server need not support, in order."""
+    """Return the names of non-standard fields in messages and calls, in order."""
     names: dict[str, None] = {}
     for message in messages:
         names.update(dict.fromkeys(name for name in message if name not in _NEEDED))

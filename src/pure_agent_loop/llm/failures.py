@@ -1,4 +1,4 @@
-"""Failures of servers, the SDK and HTTP libraries, and the `LLMError` that each becomes. Pure: no I/O."""
+"""Failures from servers, the SDK and HTTP libraries, and the `LLMError` that each becomes. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _QUOTA = lazy_pattern(
     r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
     r"|credit balance is too low|quota[ _]exhausted"
 )
-# Errors for a request longer than the model's window, as opposed to a limit of tokens per minute.
+# Errors for a request longer than the model's window, as opposed to a token limit per minute.
 _OVERFLOW = lazy_pattern(
     r"context[ _]length[ _]exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|context window"
     r"|(?:maximum|available|model'?s?|than the) context (?:length|size)|maximum prompt length"
@@ -87,7 +87,7 @@ class RefusedError(Exception):
 
 
 def redacted_error(error: Exception, redactor: Redactor, base_url: str, model: str) -> Exception:
-    """Map an error of a request as `translate_error` does, and redact secrets that a server repeated."""
+    """Map a request error as `translate_error` does, and redact secrets that a server repeated."""
     redactor.clean_error(error)
     if isinstance(error, LLMError):
         return error
@@ -99,7 +99,7 @@ def redacted_error(error: Exception, redactor: Redactor, base_url: str, model: s
 
 
 def translate_error(error: Exception, base_url: str, model: str) -> Exception:
-    """Map an error of the SDK or of an HTTP library to `LLMError`; return others unchanged."""
+    """Map an error from the SDK or an HTTP library to `LLMError`; return others unchanged."""
     if proxy := proxy_for(base_url):
         base_url = f"{base_url} (through the proxy {proxy})"
     if isinstance(error, RefusedError):

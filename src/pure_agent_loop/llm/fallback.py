@@ -1,4 +1,4 @@
-"""Clients around other clients: another model after a failure, and limits per minute."""
+"""Clients that wrap other clients: another model after a failure, and limits per minute."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _REFUSAL = "content_filter"
 # The model works, but rejects this request.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
 MINUTE = 60
-_POLL = 5.0  # seconds between two checks of a waiting request: requests before it may have been cancelled
+_POLL = 5.0  # seconds between checks by a waiting request: requests ahead of it may have been cancelled
 _LOST = 3 * _POLL  # seconds without a check after which a waiting request is dropped: its process died
 _NOTICE = 15.0  # seconds between two notices of a waiting request
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -68,7 +68,7 @@ _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 @dataclass(slots=True)
 class _Cooldown:
-    """Earliest time to ask a model again, on the clock of the group."""
+    """Earliest time to ask a model again, on the group's clock."""
 
     ready_at: float = 0.0
 
@@ -84,17 +84,17 @@ class _FallbackModel:
 class Fallback(StreamingClient):
     """Several models, asked in order: after a failure the next one answers.
 
-    A failure is any error of a request (an outage, an overload, a used-up quota, a removed model, a rejected
+    A failure is any request error (an outage, an overload, a used-up quota, a removed model, a rejected
     feature, silence) except that the request is too long. If a model fails in the middle of its response, its
     text stays, and the next model continues it; tool calls are taken only from the model that finishes. A
     model that failed is skipped for some time, unless it only rejected the request. Each change of model
     emits a notice, and responses record which model wrote which part (`LLMResponse.served`) and used which
-    tokens (`TokenUsage.by_model`). One model with several keys is a client for each key.
+    tokens (`TokenUsage.by_model`). For several keys to one model, pass a client for each key.
 
     Args:
         models: Clients, the preferred one first.
         cooldown: Seconds for which a model is skipped after a failure, unless its server names a time.
-        silence: Seconds without a piece of a response after which a model has failed; None for no limit
+        silence: Seconds without a piece of a response after which a model counts as failed; None for no limit
             except the run's timeouts, which apply to each model. With the default, a server on this machine
             may take any time until the first piece, because it may read prompts slowly.
         on_refusal: Whether the next model is asked if a model refuses because of the content. The text
@@ -247,7 +247,7 @@ class Fallback(StreamingClient):
             change = notice(f"library.{happened}", model=_name(client), reason=reason, other=other)
 
     def _note_failure(self, member: _FallbackModel, error: Exception) -> ErrorKind:
-        """Let a model that failed cool down, and return the kind of its error."""
+        """Start the cooldown of a model that failed, and return its error kind."""
         kind = error.kind if isinstance(error, LLMError) else "connection"
         if kind not in _OF_REQUEST:
             wait = getattr(error, "retry_after", None) or 0.0
@@ -257,7 +257,7 @@ class Fallback(StreamingClient):
         return kind
 
     def _order(self) -> list[_FallbackModel]:
-        """Return the models that are ready, then those that cool down, the next one to be ready first."""
+        """Return the models that are ready, then those still cooling down, soonest ready first."""
         now = self._clock.monotonic()
         ready = [member for member in self._members if member.cooldown.ready_at <= now]
         cooling = [member for member in self._members if member.cooldown.ready_at > now]
@@ -265,7 +265,7 @@ class Fallback(StreamingClient):
 
 
 def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
-    """Return the history for one of the models, with the text that other models wrote of this response."""
+    """Return the history for one of the models, with the text of this response that other models wrote."""
     history = list(messages)
     if written:
         history.append({"role": "assistant", "content": written})
@@ -274,7 +274,7 @@ def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -
 
 
 def _moved(delta: Delta, start: int) -> Delta:
-    """Return a delta of a part that begins at `start`; the part may contain parts of a nested group."""
+    """Return a delta from a part that begins at `start`; parts of a nested group are moved by that."""
     part = delta.served
     return delta if part is None else delta._replace(served=part._replace(start=part.start + start))
 
@@ -400,7 +400,7 @@ class LimitStore(Protocol):
 
 
 class _MinuteLedger:
-    """Requests and tokens of the last minute, and the requests that wait, in order. Pure.
+    """Requests and tokens of the last minute, and the waiting requests in order. Pure.
 
     The time of an entry is rounded up to a second, so that it never leaves the minute too early. A request
     may be sent if there is room for it and for all requests that wait before it. A request that is larger
@@ -412,7 +412,7 @@ class _MinuteLedger:
 
     def __init__(self, plain: JsonObject, requests: int | None, tokens: int | None) -> None:
         self._spent: dict[str, list[int]] = plain.setdefault("spent", {})  # by second
-        self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})  # by ticket: seen, tokens
+        self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})  # ticket: last check, tokens
         self._requests, self._tokens = requests, tokens
 
     def take(self, now: float, ticket: str, tokens: int) -> float:
@@ -472,7 +472,7 @@ class Limiter(StreamingClient):
     model and key; requests of a process that died stay counted for a minute at most.
 
     Args:
-        client: Client of the model.
+        client: The model's client.
         requests: Requests per minute; None for no limit.
         tokens: Tokens per minute, sent and received; None for no limit.
         store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While it is

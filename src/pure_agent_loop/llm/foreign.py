@@ -146,7 +146,8 @@ class _MessageTranslation:
         self._role, self._message, self._form = role, message, form
         self._parts: list[Message] = []
         self._thoughts: list[str] = []
-        calls = [call for call in message.get("tool_calls") or () if isinstance(call, Mapping)]
+        given, kinds = message.get("tool_calls"), (list, tuple)
+        calls = [call for call in given if isinstance(call, Mapping)] if isinstance(given, kinds) else []
         self._calls = [_call(call) if _is_other_call(call) else dict(call) for call in calls]
         self._known = {call.get("id") for call in self._calls}  # a block may repeat a call
 

@@ -76,7 +76,7 @@ class HttpClient(BaseLLMClient):
         """Build a transport for requests."""
 
     def _as_llm_error(self, error: Exception) -> Exception:
-        """Convert an error of a request to `LLMError`, and redact secrets that a server repeated."""
+        """Convert a request error to `LLMError`, and redact secrets that a server repeated."""
         from pure_agent_loop.llm.failures import redacted_error
 
         return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)

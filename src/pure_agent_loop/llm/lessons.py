@@ -31,7 +31,7 @@ _REFUSED = re.compile(
 )
 # Fields that every request needs, or that `tool_mode` handles.
 _NEEDED = frozenset({"model", "messages", "tools", "stream", "response_format", "stop"})
-# JSON Schema keywords that no tool description can omit.
+# JSON Schema keywords that every tool schema needs.
 _DESCRIBING = frozenset({"type", "properties", "items", "required", "enum", "description"})
 _SCHEMA_WORDS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
 _MODEL_GONE = re.compile(
@@ -108,7 +108,7 @@ _INSTEAD = re.compile(
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
     re.I,
 )
-# The caller has to fix a value out of range, unless only the default is allowed.
+# A value out of range is left to the caller, unless only the default is allowed.
 _RANGE = re.compile(
     r"too (?:large|small|long|high|low|many)|\b(?:above|below|between|range|exceeds?|at most|at least"
     r"|less than|greater than|higher than|lower than)\b",
@@ -134,7 +134,7 @@ _AFTER = (
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A change of the profile.
+    """A change to the profile.
 
     Args:
         what: Description of the change for people.
@@ -145,7 +145,7 @@ class Lesson:
 
 
 def learn(profile: Profile, body: JsonFields, error: LLMError, chosen: Collection[str] = ()) -> Lesson | None:
-    """Return the change of profile that a refusal requires; None if it names nothing to change.
+    """Return the profile change that a refusal requires; None if it names nothing to change.
 
     Args:
         chosen: Fields that the caller set, which are never omitted.
@@ -265,7 +265,7 @@ def _messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
 
 
 def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    """Learn which media of tools a server refuses; for the user's media see `without_media`."""
+    """Learn which media from tools a server refuses; for the user's media see `without_media`."""
     contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
     sent = {part.get("type") for content in contents for part in content}
     takes = MEDIA_KINDS if profile.takes is None else profile.takes
@@ -277,7 +277,7 @@ def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     if not refused or not (_REFUSED.search(words) or _TEXT_ONLY.search(words)):
         return None
     accepted = tuple(kind for kind in takes if kind not in refused)
-    what = f"{' and '.join(refused)} content of tools is described in words"
+    what = f"{' and '.join(refused)} content from tools is described in words"
     return Lesson(replace(profile, takes=accepted), what)
 
 

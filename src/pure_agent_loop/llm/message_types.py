@@ -14,7 +14,7 @@ JsonObject: TypeAlias = dict[str, Any]  # JSON object of a server, a tool or a s
 JsonFields: TypeAlias = Mapping[str, Any]  # read-only fields of such an object
 Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
 Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
-Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or tools of a server
+Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or server tools
 
 
 class TextPart(TypedDict):
@@ -25,7 +25,7 @@ class TextPart(TypedDict):
 
 
 class RefusalPart(TypedDict):
-    """A refusal of the model, in words."""
+    """A refusal by the model, in words."""
 
     type: Literal["refusal"]
     refusal: str
@@ -86,7 +86,7 @@ class CalledFunction(TypedDict):
 
 
 class WireCall(TypedDict):
-    """A tool call. It may have more fields, which its server added."""
+    """A tool call. It may have more fields, added by the server it came from."""
 
     id: str
     type: Literal["function"]
@@ -122,7 +122,7 @@ class SystemMessage(_MessageFields):
 
 
 class UserMessage(_MessageFields):
-    """A message of a person, or a notice in that role."""
+    """A message from a person, or a notice in that role."""
 
     role: Literal["user"]
     content: Content
@@ -137,7 +137,7 @@ class ToolMessage(_MessageFields):
 
 
 class ToolRecord(TypedDict):
-    """Tools in the request of a response; `is_first` is True if they came before all messages."""
+    """Tools of the request that a response answers; `is_first` is True if they came before all messages."""
 
     is_first: bool
     tools: list[JsonObject]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         WireCall,
     )
 
-Message: TypeAlias = dict[str, Any]  # message of a caller; see `message_types`
+Message: TypeAlias = dict[str, Any]  # message from a caller; see `message_types`
 M = TypeVar("M", bound="JsonFields")
 SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -115,7 +115,7 @@ def has_failed(message: JsonFields) -> bool:
 
 
 def media_message(results: Iterable[tuple[str, Iterable[JsonFields]]]) -> list[UserMessage]:
-    """Build one user message from the images and files of tools; empty without any.
+    """Build one user message from images and files that tools returned; empty without any.
 
     Args:
         results: The name of each tool, and its media parts.
@@ -133,7 +133,7 @@ def is_media(message: JsonFields) -> bool:
 
 
 def in_words(message: M, keep: Collection[str] = ()) -> M:
-    """Replace the images and files of a message by descriptions.
+    """Replace the images and files in a message with descriptions.
 
     Args:
         message: A message whose content is a list of parts.
@@ -153,12 +153,12 @@ def _with_words(message: M, sentence_id: str, replaced: Iterable[bool]) -> M:
 
 
 def newest_question(messages: Sequence[M]) -> M | None:
-    """Return the newest message of a person."""
+    """Return the newest message from a person."""
     return next(filter(is_question, reversed(messages)), None)
 
 
 def is_question(message: JsonFields) -> bool:
-    """Return True for a message of a person; False for notices of the framework."""
+    """Return True for a message from a person; False for framework notices."""
     return message["role"] == "user" and not is_synthetic(message)
 
 
@@ -168,7 +168,7 @@ def is_synthetic(message: JsonFields) -> bool:
 
 
 def without_refused(message: M, refused: frozenset[int]) -> M:
-    """Replace the refused parts of a message by descriptions.
+    """Replace the refused parts of a message with descriptions.
 
     Args:
         refused: Marks of the refused parts; see `mark_of`.
@@ -437,7 +437,7 @@ class _Repair:
             self._fixes.append(f"messages[{number}]: a result without its call became a user message")
 
     def _open_call_for(self, original_id: str, message: Message) -> str | None:
-        """Return the open call of a result, by id; if the call or the result has no id, by name."""
+        """Return the open call that a result answers: by id, or by name if one of them has no id."""
         exact = self._renamed.get(original_id)
         if exact:
             return exact.pop(0)

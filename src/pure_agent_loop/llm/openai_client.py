@@ -67,7 +67,7 @@ class OpenAIClient(HttpClient):
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``; by default, nothing is sent.
         profile: Settings for the server; if None, chosen by URL and model name.
-        prepared: Whether to load everything for requests now; else call `prepare` before the first request.
+        prepared: Whether to load what requests need now; if False, call `prepare` before the first one.
         client_kwargs: Arguments of ``openai.AsyncOpenAI``. With any argument other than ``timeout`` and
             ``default_headers``, requests go through the SDK.
 
@@ -104,8 +104,8 @@ class OpenAIClient(HttpClient):
         self._take_settings(
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
         )
-        self._refused: frozenset[int] = frozenset()  # refused images and files, as marks of `mark_of`
-        self._refused_tools: list[JsonObject] = []  # tools of toolsets that the server rejected
+        self._refused: frozenset[int] = frozenset()  # refused images and files, as marks from `mark_of`
+        self._refused_tools: list[JsonObject] = []  # toolset tools that the server rejected
         self._props: Any = None
         self._reported_window: int | None = None
         self._connect(prepared=prepared)
@@ -210,7 +210,7 @@ class OpenAIClient(HttpClient):
         return body
 
     def _accepted(self, tools: Tools | None) -> list[JsonObject] | None:
-        """Return the tools without the refused tools of toolsets."""
+        """Return the tools without the refused toolset tools."""
         refused = self._refused_tools
         if not (tools and refused):
             return tools
@@ -267,7 +267,7 @@ class OpenAIClient(HttpClient):
             yield notice
 
     def _leave_out_media(self, messages: list[Message]) -> Delta | None:
-        """Leave out earlier media of people that the profile excludes; return a notice if any are new."""
+        """Leave out earlier media from people that the profile excludes; return a notice if any are new."""
         excluded = {MEDIA_KINDS[kind] for kind in MEDIA_KINDS if kind not in (self.profile.takes or ())}
         question = newest_question(messages)
         earlier = [m["content"] for m in messages if is_question(m) and m is not question]
@@ -276,7 +276,7 @@ class OpenAIClient(HttpClient):
         if not media:
             return None
         self._refused |= media
-        return Delta(notice=f"Earlier images or files are left out of requests: {self.model} takes no such.")
+        return Delta(notice=f"Earlier images or files are left out of requests: {self.model} rejects them.")
 
     def _learn(self, request: _Request, profile: Profile, body: JsonFields, error: LLMError) -> Delta | None:
         """Adapt later requests to a refusal; return a notice, or None without a change.
@@ -333,7 +333,7 @@ class OpenAIClient(HttpClient):
         if index is None:
             return None
         own = self._accepted(tools) or []
-        if index >= len(own):  # a tool of the server
+        if index >= len(own):  # a server tool
             return None
         tool = own[index]
         name, details = tool["function"]["name"], shorten(error.said, 200)
@@ -354,7 +354,7 @@ class OpenAIClient(HttpClient):
         control_tokens(self.profile.control_tokens)
         from pure_agent_loop.llm.http.choice import transport_for
 
-        if not self._settings["api_key"]:  # no key when the client was made
+        if not self._settings["api_key"]:  # the client had no key when it was created
             key = _key_at_hand(self.base_url)
             if not key:
                 raise ConfigError(
@@ -367,7 +367,7 @@ class OpenAIClient(HttpClient):
 
 
 class _Request(NamedTuple):
-    """Request of a caller, and the marks of images and files that were left out of it."""
+    """A caller's request, and the marks of images and files that were left out of it."""
 
     messages: list[Message]
     tools: Tools | None
@@ -426,5 +426,5 @@ class _ResponseReading:
 
 
 def _key_at_hand(base_url: str) -> Any:
-    """Return the key of the environment, or a dummy key for this machine; empty without either."""
+    """Return the key from the environment, or a dummy key for this machine; empty without either."""
     return checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")

@@ -1,4 +1,4 @@
-"""Request options in a maker's protocol: which ones have a counterpart, and its name."""
+"""Request options in a model maker's protocol: which ones exist there, and their names."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pure_agent_loop.llm.profiles import Default
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import Options
 
-# Options for the client, and options that the client adds to the body in another way.
+# Options for the client, and options that the client itself adds to the body.
 NOT_IN_BODY = frozenset(
     {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
 )
 
 
 class OptionNames(NamedTuple):
-    """Names of the options of a protocol.
+    """Option names in a protocol.
 
     Args:
         api: Name of the protocol in errors.
@@ -36,10 +36,10 @@ class OptionNames(NamedTuple):
     is_camel_case: bool = False
 
     def read(self, options: Options) -> Iterator[tuple[str, Any]]:
-        """Yield the fields that options set, with their values. Defaults without a counterpart are left out.
+        """Yield the fields that options set, with their values. Defaults that it lacks are left out.
 
         Raises:
-            ConfigError: An option has no counterpart.
+            ConfigError: The protocol lacks an option.
         """
         for name, value in options.items():
             if value is None or name in NOT_IN_BODY or name in self.translated:

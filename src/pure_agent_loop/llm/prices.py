@@ -5,12 +5,12 @@
 which is read instead. Prices are never fetched from the network.
 
 The file names its source, date, licence and currency, and lists providers. A model is
-``[id, rule, price, [when, price], ...]``: the last price whose `when` holds counts, a date from which or
-hours (UTC) between which it is valid. A price is ``[input, output, cache read, cache write, cache write for
-an hour]`` per million tokens; in place of a number, ``[base, start, price, ...]`` has other prices for all
-tokens of a request with more than `start` input tokens. A rule is ``=text``, ``^text``, ``$text``, ``*text``
-or ``/pattern`` (equals, starts with, ends with, contains, matches), a list of which one holds, or
-``{"and": [...]}``; empty, it is ``=id``.
+``[id, rule, price, [when, price], ...]``: the last price whose `when` holds counts; `when` is a date from
+which, or hours (UTC) between which, the price is valid. A price is ``[input, output, cache read, cache write,
+cache write for an hour]`` per million tokens; in place of a number, ``[base, start, price, ...]`` sets other
+prices for all tokens of a request with more than `start` input tokens. A rule is ``=text``, ``^text``,
+``$text``, ``*text`` or ``/pattern`` (equals, starts with, ends with, contains, matches), a list of rules of
+which one must hold, or ``{"and": [...]}``; empty, it is ``=id``.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def own_file() -> Path:
 def price_of(client: object, options: Options | None = None) -> Price | None:
     """Return the price of a client's model by its server's address; None if it is unknown.
 
-    A client may set a price in the attribute ``price``, such as the client of the embedded model, which is
-    free. The list has no price for other servers on this machine, because they may forward requests to paid
+    A client may set a price in the attribute ``price``, as the client for the embedded model, which is free,
+    does. The list has no price for other servers on this machine, because they may forward requests to paid
     servers.
 
     Args:
         client: The client.
-        options: Fields of the request, which may name another model of the same server.
+        options: Fields of the request, which may name another model on the same server.
 
     Raises:
         ConfigError: The price file cannot be read.
@@ -79,7 +79,7 @@ def _listed(url: str, model: str) -> Sequence[tuple[str, Price | None]]:
 
 
 def _valid(dated: Sequence[tuple[str, Price | None]], at: datetime | None = None) -> Price | None:
-    """Return the last of the prices that holds at a time; None for now."""
+    """Return the last price that holds at the time `at`, by default now."""
     for when, price in reversed(dated):
         if not when or _holds(when, at or datetime.now(timezone.utc)):
             return price
@@ -112,7 +112,7 @@ class PriceList:
         return _valid(self.dated(url, model), at)
 
     def entries(self) -> Iterator[tuple[str, str, Price]]:
-        """Yield provider, model and present price of every model with a price."""
+        """Yield provider, model and current price of every model with a price."""
         now = datetime.now(timezone.utc)
         for provider in self._providers:
             for name, _, *prices in provider["models"]:
@@ -190,7 +190,7 @@ def _number_at(number: object, start: int) -> Any:
 
 @lru_cache(maxsize=1)
 def price_list() -> PriceList:
-    """Return the prices in use: those of `own_file` if it exists, else the shipped ones.
+    """Return the prices in use: those from `own_file` if it exists, else the shipped ones.
 
     The file is read once: a running process keeps its prices.
 
@@ -219,7 +219,7 @@ def _checked(path: Path) -> JsonObject:
 
 
 def _check(data: Any) -> None:
-    """Read every value once.
+    """Read every value once, to find invalid ones.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError, re.error, ConfigError: A value is wrong.
@@ -272,7 +272,7 @@ def reduced(providers: Sequence[JsonFields], source: str, day: str) -> JsonObjec
         day: Date of the copy, as YYYY-MM-DD.
 
     Raises:
-        LookupError, TypeError, ValueError, AttributeError: The data has another form.
+        LookupError, TypeError, ValueError, AttributeError: The data does not have the expected structure.
     """
     listed = []
     for provider in providers:

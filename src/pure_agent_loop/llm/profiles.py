@@ -42,7 +42,7 @@ REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
 THINKING_DISABLED = {"thinking": {"type": "disabled"}}
 NO_EFFORT = {"reasoning_effort": "none"}
 # Texts that servers of open models turn into control tokens; `*` matches up to 64 characters. Tokens of
-# another family are plain text, broken or not, so one table also serves unknown models.
+# another family are plain text, broken up or not, so one table also serves unknown models.
 CONTROL_TOKENS = (
     "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
     "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan
@@ -147,7 +147,7 @@ class Profile:
         url: Regular expression searched in the base URL; empty matches all.
         model: Regular expression searched in the model name; empty matches all.
         thinking: Request fields that enable thinking.
-        thinking_off: Request fields for ``thinking_level="off"``, for models that think unasked; None for
+        thinking_off: Request fields for ``thinking_level="off"``, for models that think by default; None for
             models that always think, for which the level is an error. The default level sends nothing.
         levels: Thinking levels of the model, other than ``off``; any other level is an error.
         refuses: Request fields to omit, such as ``temperature`` or ``stream_options``.
@@ -161,7 +161,7 @@ class Profile:
         alternates: Roles must alternate: consecutive messages of one role are joined.
         user_after_tool: A user message may follow a tool's result; else an assistant message is inserted.
         parallel_calls: A message may hold several calls; else the history has one message per call.
-        null_content: A message with calls may have no content; else the content is an empty string.
+        null_content: A message with calls may lack content; else the content is an empty string.
         call_stand_in: Fields for the first call of a message that lacks them, as it came from another model.
         call_id_length: Number of letters and digits of a call id; None allows any id.
         schema_without: JSON Schema keywords that tool schemas must not use.
@@ -173,14 +173,14 @@ class Profile:
             and use values that are not in the question; None to test it on worked examples.
         max_output: Default limit of output tokens; None for the server's limit.
         tool_mode: First mode of ``tool_mode="auto"``; empty for ``native``.
-        takes: Accepted media: of ``image``, ``file``, ``audio``. Other media are described in words, except
+        takes: Accepted media, from ``image``, ``file``, ``audio``. Other media are described in words, except
             in the newest question. None to detect.
         output_mode: How typed answers are requested: ``native``, ``tool`` or ``prompted``; empty chooses by
-            the presence of tools.
-        message_refuses: Fields of messages and their calls to leave out, such as ``annotations``.
+            whether there are tools.
+        message_refuses: Fields to leave out of messages and of the calls in them, such as ``annotations``.
         control_tokens: Texts that the server would read as control tokens, such as ``<|im_end|>``; ``*``
-            matches some characters. These texts are broken in requests, so that no data can end a turn. None
-            for `CONTROL_TOKENS`, empty for none.
+            matches some characters. These texts are broken up in requests, so that no data can end a turn.
+            None for `CONTROL_TOKENS`, empty for none.
         cache_key: Whether to send a generated ``prompt_cache_key``, which keeps the requests of a
             conversation on one machine; None sends it to OpenAI only.
         cache_marks: Whether to mark parts of messages for the cache, with ``cache_control``.
@@ -364,7 +364,7 @@ PROFILES: list[Profile] = [
         ],  # low, high and max, and any other effort is an error: charmbracelet/catwalk#603
         reasoning_echo="reasoning_content",
         echo_scope="history",
-        schema_without=["$ref", "$defs"],  # arguments behind a reference come back as text
+        schema_without=["$ref", "$defs"],  # arguments whose schema is a reference come back as text
     ),
     Profile(
         "GLM 5.2",
@@ -451,7 +451,7 @@ PROFILES: list[Profile] = [
         url=r"generativelanguage\.googleapis\.com",
         thinking=REASONING_EFFORT,
         thinking_off=NO_EFFORT,
-        # The signature that Google documents for calls of other models.
+        # The signature that Google documents for calls from other models.
         call_stand_in={
             "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
         },

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 class ProtocolClient(HttpClient):
-    """A model behind its maker's own protocol.
+    """A model that uses its maker's own protocol.
 
     Args:
         model: The model's name on the server.
         api_key: The API key; default the maker's variable, which is sent only to the maker or to the URL of
             the maker's variable. Not needed for servers on this machine.
-        base_url: The server's URL; default the maker's variable, else the maker.
+        base_url: The server's URL; default the maker's variable, else the maker's server.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
-        prepared: Whether to load everything for requests now; else call `prepare` before the first request.
+        prepared: Whether to load what requests need now; if False, call `prepare` before the first one.
         timeout: Seconds to wait for the next piece of a response; None for the default.
         default_headers: Headers of every request.
 
@@ -55,7 +55,7 @@ class ProtocolClient(HttpClient):
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
-    _window_field: ClassVar[str] = ""  # field of the server's facts about a model: its window in tokens
+    _window_field: ClassVar[str] = ""  # field with the window in tokens, in the server's facts
     needs_key: ClassVar[bool] = True  # False if other credentials are possible
 
     def __init__(
@@ -114,7 +114,7 @@ class ProtocolClient(HttpClient):
         return self.context_window
 
     def _model_address(self) -> str:
-        """Return the URL of the server's facts about the model; empty if it has none."""
+        """Return the URL where the server describes the model; empty if it has none."""
         return ""
 
     def _read_model(self, info: object) -> None:
@@ -144,11 +144,11 @@ class ProtocolClient(HttpClient):
 
         Args:
             messages: The history in the chat-completions shape.
-            tools: Tool schemas in that shape, or tools of the server in the protocol's shape.
+            tools: Tool schemas in that shape, or server tools in the protocol's shape.
             kwargs: Options of chat completions or of the protocol.
 
         Raises:
-            ConfigError: An option has no counterpart, or the model rejects it. Nothing was sent.
+            ConfigError: The protocol lacks an option, or the model rejects it. Nothing was sent.
             LLMError: The request failed.
         """
         return self._ask(messages, tools, kwargs, stream=kwargs.get("stream") is not False)
@@ -206,7 +206,7 @@ class ProtocolClient(HttpClient):
         options: Options,
         connections: Connections | None = None,
     ) -> AsyncGenerator[Delta, None]:
-        """Send one request, and stream what the reader makes of the response."""
+        """Send one request, and stream the deltas that the reader decodes."""
         response = None
         try:
             transport = await (connections or self._connections).transport()

@@ -1,4 +1,4 @@
-"""Base of the readers of makers' protocols: bytes become events, or one document. Pure: no I/O."""
+"""Base of the readers for makers' own protocols: bytes become events, or one document. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 
 
 class Decoder(Protocol):
-    """Decodes a stream's bytes, cut anywhere, to the payloads of its events."""
+    """Decodes a stream's bytes, split anywhere, to the payloads of its events."""
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         """Add bytes; return the payloads of the events they complete."""
@@ -89,7 +89,7 @@ class ProtocolReader(ABC):
 
 
 def _guarded(read: Callable[[JsonFields], Iterator[Delta]], payload: bytes, what: str) -> Iterator[Delta]:
-    """Yield the deltas that a method reads; data of another shape is reported as an incomplete response."""
+    """Yield the deltas that a method reads; unexpected data is reported as an incomplete response."""
     try:
         yield from read(parse_json(payload))
     except _UNREADABLE as error:

@@ -60,7 +60,7 @@ FAILED = (
 
 
 class ThinkSplitter:
-    """Splits streamed text into text and reasoning; tags may be cut anywhere.
+    """Splits streamed text into text and reasoning; tags may be split anywhere.
 
     Only an opening tag before any other text counts: later in a response, the model writes about the tag.
     """
@@ -143,7 +143,7 @@ def split_unopened(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class LLMResponse:
-    """One whole response of a model.
+    """One whole response from a model.
 
     Args:
         content: The text, or None if there was none.

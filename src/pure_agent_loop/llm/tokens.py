@@ -28,7 +28,7 @@ _PUNCTUATION = re.compile(r"[^\w\s]+")
 _JSON = json.JSONEncoder(ensure_ascii=False)
 OTHER_PART_TOKENS = 1_000  # tokens of an image or a sound of any size
 MESSAGE_OVERHEAD = 4  # tokens for role and separators in usual chat templates
-_PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled of a longer text, to limit the cost
+_PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled from a longer text, to limit the cost
 # A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
 # request. Estimates of short requests are too rough for this check.
 MIN_SHARE = 0.5
@@ -89,7 +89,7 @@ def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
 
 
 class Boundary(TypedDict):
-    """Effect of one change of earlier messages.
+    """Effect of one change to earlier messages.
 
     Args:
         tokens_before: Estimated length of the request before.
@@ -112,7 +112,7 @@ class ContextLedger:
         tokens: Length of the first `messages` messages, with system message and tools; 0 if unknown.
         messages: Number of messages counted in `tokens`.
         counted: True if a server counted `tokens`, False if they are estimated.
-        boundary: The newest change of earlier messages, None if there was none.
+        boundary: The newest change to earlier messages, None if there was none.
         results_cut: True once a tool's result was truncated.
         prompt: Prompt tokens of the newest request, as counted; 0 if unknown.
         sizes: Estimates of the messages, computed once each. This field is not part of the plain form.
@@ -129,7 +129,7 @@ class ContextLedger:
     tools: tuple[Any, int] | None = field(default=None, compare=False, repr=False)
 
     def estimate(self, messages: Sequence[JsonFields]) -> int:
-        """Estimate the tokens of all messages, without counts of the server."""
+        """Estimate the tokens of all messages, without the server's counts."""
         return sum(self._sizes(messages))
 
     def length(self, messages: Sequence[JsonFields], fixed: int) -> tuple[int, bool]:
@@ -141,7 +141,7 @@ class ContextLedger:
         return self.tokens + since, not self.counted or since > 0
 
     def note(self, usage: TokenUsage, asked: int, messages: int, *, kept: bool) -> None:
-        """Record the token count of a server.
+        """Record a server's token count.
 
         Args:
             messages: Number of messages now, with the response.
@@ -155,7 +155,7 @@ class ContextLedger:
         self.messages, self.counted = messages, True
 
     def replaced(self, boundary: Boundary) -> None:
-        """Record a change of earlier messages; the count becomes an estimate."""
+        """Record a change to earlier messages; the count becomes an estimate."""
         self.boundary, self.sizes, self.counted = boundary, [], False
         if self.tokens:
             self.tokens, self.messages = boundary["tokens_after"], boundary["messages_after"]

@@ -40,8 +40,8 @@ class TokenUsage:
         cached_tokens: Part of `prompt_tokens` served from a prompt cache; None if never reported.
         estimated: True if a server sent no usage and these numbers were estimated from the text.
         cache_write_tokens: Part of `prompt_tokens` written to a prompt cache; None if never reported.
-        by_model: The tokens of each model, by name, if a client of several models named them.
-        cost: Cost, as the server reported it in US dollars or by the prices of the run; None if it is unknown
+        by_model: The tokens of each model, by name, if a client for several models named them.
+        cost: Cost in US dollars, reported by the server or computed from the run's prices; None if unknown
             for any of the requests.
         cache_missed_tokens: Part of `prompt_tokens` that a run's previous request was long enough to hold and
             that was not read from a cache: computed by the run, see `with_missed`; None if unknown.
@@ -121,7 +121,7 @@ class TokenUsage:
         )
 
     def of_model(self, name: str) -> TokenUsage:
-        """Return the same tokens as those of a model; unchanged if models are named already."""
+        """Return the usage with its tokens assigned to a model; unchanged if models are named already."""
         return self if self.by_model else dataclasses.replace(self, by_model=((name, self),))
 
     @classmethod
@@ -226,7 +226,7 @@ def get(value: object, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool call of a model.
+    """One tool call by a model.
 
     Args:
         id: Unique within the history; generated if the server sent none.

@@ -23,7 +23,7 @@ _OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
 
 
 class SSEDecoder:
-    """Decodes server-sent events from bytes cut anywhere; lines end in LF, CRLF or CR.
+    """Decodes server-sent events from bytes split anywhere; lines end in LF, CRLF or CR.
 
     Format: https://html.spec.whatwg.org/multipage/server-sent-events.html. Only ``data`` fields are kept;
     comments, ids and event names are dropped.

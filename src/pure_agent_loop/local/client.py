@@ -1,4 +1,4 @@
-"""The embedded model: a local server behind the ordinary client, with a profile of its settings."""
+"""The embedded model: a local server behind the ordinary client, with a profile for its settings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def open_local(
     The call blocks until the model is loaded, so make it outside the event loop or in a thread.
 
     Args:
-        model: A name of the table in `models`, the path of a ``.gguf`` file, or None for the default.
+        model: A name from the table in `models`, the path of a ``.gguf`` file, or None for the default.
         on_progress: Function called with short progress messages.
         settings: Start settings of the server.
 

@@ -26,13 +26,13 @@ MAX_FIELDS = 20
 TRIES = 3
 MAX_QUESTIONS = MAX_FIELDS * TRIES  # per call, so that a server cannot flood the user
 MAX_LOGS = 100  # log messages reported per call
-MAX_TOKENS = 4_096  # tokens per answer of the model
+MAX_TOKENS = 4_096  # tokens per model answer
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(eq=False)
 class _Call:
-    """A running call. The server's questions come from another task, but end with the call."""
+    """A running call. The server's questions arrive in another task, but end with the call."""
 
     run: RunContext[Any]
     context: Context
@@ -60,7 +60,7 @@ class _Call:
 
 
 class ServerRequests:
-    """Handlers of a server's requests, which use the run whose call the server is processing.
+    """Handlers for a server's requests, which use the run whose call the server is processing.
 
     Args:
         sampling: The model the server may use; None for none.

@@ -19,10 +19,11 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import MissingExtraError, ToolExecutionError
 from pure_agent_loop.mcp.lenient import lenient
 from pure_agent_loop.mcp.pipes import CloseReason, Log, TooLargeError, piped
+from pure_agent_loop.mcp.progress import LOG
 from pure_agent_loop.mcp.settings import LOG_LEVELS, ServerSettings
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line
-from pure_agent_loop.support.text import as_text, error_text, safe_str
+from pure_agent_loop.support.text import as_text, error_text
 from pure_agent_loop.support.threads import in_thread
 
 FIRST_WAIT, MAX_WAIT = 0.5, 60.0  # seconds between failed starts; doubled each time
@@ -65,7 +66,7 @@ class Connection:
         self._session: _SdkSession | None = None
         self._failures, self._next_start = 0, 0.0
         self._checks: set[asyncio.Task[None]] = set()
-        self.last_error = ""
+        self.failure = self.last_error = ""  # of the last start or request; empty once a start succeeds
 
     @property
     def is_ready(self) -> bool:
@@ -101,21 +102,30 @@ class Connection:
     async def _await_start(self, session: _SdkSession) -> Any:
         await session.started.wait()
         if session.is_ready:
-            self._failures, self.last_error = 0, ""
+            self._failures, self.failure, self.last_error = 0, "", ""
             return session.client
-        if not session.is_failure_counted:
-            session.is_failure_counted = True
+        error = ServerError(model_text("mcp_failed", server=self._settings.name, why=session.why))
+        if not session.is_failure_noted:
             self._failures += 1
             wait = min(MAX_WAIT, FIRST_WAIT * 2 ** (self._failures - 1))
             self._next_start = asyncio.get_running_loop().time() + wait
-            self.last_error = session.why
-        raise ServerError(model_text("mcp_failed", server=self._settings.name, why=self.last_error))
+        raise self._note(error, session)
 
-    async def ask(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
+    def _note(self, error: ServerError, session: _SdkSession) -> ServerError:
+        """Keep a failure for the runs of this server, and log it once for each connection."""
+        if not session.is_failure_noted:
+            LOG.warning("%s", error.message, extra={"is_event": True})
+        session.is_failure_noted = True
+        self.failure, self.last_error = error.message, session.why
+        return error
+
+    async def ask(self, question: Callable[[Any], Awaitable[Any]], is_repeatable: bool = True) -> Any:
         """Send a request to the server.
 
         Args:
             question: Sends the request through the SDK's client and returns the answer.
+            is_repeatable: Send the request once more, in a new session, if the server no longer has the
+                session.
 
         Raises:
             ServerError: The server cannot be reached, was lost during the request, or rejects the request.
@@ -128,15 +138,18 @@ class Connection:
             self._check_soon(session)
             raise
         except Exception as error:
-            raise await self._failure(error, session) from error
+            failure = await self._failure(error, session)
+            if not is_repeatable or session is None or not session.close_reason.is_session_gone:
+                raise failure from error
+        return await self.ask(question, is_repeatable=False)
 
     async def _failure(self, error: Exception, session: _SdkSession | None) -> ServerError:
-        is_closed = _code_of(error) == _CLOSED or "session terminated" in safe_str(error).lower()
+        is_closed = _code_of(error) == _CLOSED
         if session is not None and (is_closed or session.has_ended or _is_of_network(error)):
             session.close_reason.set("" if is_closed else reason_of(error, self._settings))
             await asyncio.wait({session.task}, timeout=LAST_WORDS_SECONDS)
-            self.last_error = session.why
-            return ServerError(model_text("mcp_lost", server=self._settings.name, why=session.why))
+            lost = ServerError(model_text("mcp_lost", server=self._settings.name, why=session.why))
+            return lost if session.close_reason.is_session_gone else self._note(lost, session)
         why = reason_of(error, self._settings, "" if session is None else session.close_reason.hint)
         return ServerError(model_text("mcp_refused", server=self._settings.name, error=why))
 
@@ -231,7 +244,7 @@ class _SdkSession:
         self._ended, self.started = asyncio.Event(), asyncio.Event()
         self.close_reason = CloseReason(notify=self._ended.set)
         self.client: Any = None
-        self.is_failure_counted = False
+        self.is_failure_noted = False
         self._timer = asyncio.get_running_loop().call_later(start_timeout, self._time_out)
         self.task = asyncio.create_task(self._run())
 
@@ -348,7 +361,7 @@ async def _set_level(client: Any, level: Any) -> None:
 def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") -> str:
     """Return a sentence that explains an error."""
     leaf = error
-    while errors := getattr(leaf, "exceptions", None):  # one error of a group is enough
+    while errors := getattr(leaf, "exceptions", None):  # one error from a group is enough
         leaf = errors[0]
     kinds = {kind.__name__ for kind in type(leaf).__mro__}
     text = _NUMBER.sub("", one_line(error_text(leaf), _ERROR_CHARS))

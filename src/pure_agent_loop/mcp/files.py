@@ -1,4 +1,4 @@
-"""Read and write ``mcp.json`` files, in the form that editors use, and the user's own file of servers."""
+"""Read and write ``mcp.json`` files, in the form that editors use, and the user's own server file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHtt
 _SAME = [field.name for field in fields(ServerSettings) if field.name not in ("name", "command", "transport")]
 FIELDS = ("type", "command", "args", "disabled", *_SAME)
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
-_INPUT = "${input:"  # VS Code asks for such values
+_INPUT = "${input:"  # VS Code asks the user for such values
 
 
 class UnsetVariableError(ConfigError):
@@ -29,7 +29,7 @@ class UnsetVariableError(ConfigError):
 
 
 def user_servers_path() -> Path:
-    """Return the path of the user's own file of servers."""
+    """Return the path of the user's own server file."""
     return data_folder() / "mcp.json"
 
 
@@ -37,7 +37,7 @@ def server_tables(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
     """Return the raw entries of a file's servers, by name.
 
     Raises:
-        ConfigError: The file does not have this form.
+        ConfigError: The file does not have the form of ``mcp.json``.
     """
     try:
         document = json.loads(data[: MAX_BYTES + 1].decode("utf-8-sig"))
@@ -125,7 +125,7 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
 
 
 def user_servers() -> dict[str, dict[str, Any]]:
-    """Return the entries of the user's own file.
+    """Return the entries in the user's own server file.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -138,7 +138,7 @@ def user_servers() -> dict[str, dict[str, Any]]:
 
 
 def change_user_servers(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
-    """Change the servers in the user's own file; other content is kept.
+    """Change the servers in the user's own server file; other content is kept.
 
     Args:
         change: Modifies the entries, by name.

@@ -36,7 +36,7 @@ async def ask_form(
 
     Raises:
         ToolExecutionError: No person can be asked, or the answer does not fit.
-        ConfigError: A field has another type.
+        ConfigError: A field has no type, or its type is not supported.
     """
     for name, field_schema in fields.items():
         if field_schema.get("type") not in _KINDS:

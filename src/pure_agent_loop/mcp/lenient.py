@@ -21,7 +21,7 @@ _KEY = "pure-agent-loop/left-out"
 MAX_LEVELS = 150  # levels per message; the SDK's parser allows 200
 MAX_DIGITS = 4_000  # digits per whole number; Python allows 4,300
 MAX_OPEN = 10_000  # unanswered requests
-MAX_SHOWN = 2_000  # characters of the list of left-out entries
+MAX_SHOWN = 2_000  # characters in the list of left-out entries
 _NAMES = ("name", "uri", "uriTemplate", "title")
 _MARK = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 _CALL, _LIST = "tools/call", "tools/list"
@@ -224,7 +224,7 @@ def _with_content(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lists(value: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
-    """Yield the lists of an answer and of its fields, with their paths."""
+    """Yield the lists in an answer and in its fields, with their paths."""
     for name, item in value.items():
         if isinstance(item, list):
             yield (*path, name), item

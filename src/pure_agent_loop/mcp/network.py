@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import METHOD_NOT_FOUND
 
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.mcp.lenient import repaired
@@ -30,11 +32,21 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
     Args:
         auth: Adds the login to each request; None for none.
     """
+    has_stream = False  # of the server's own messages
 
     async def noted(response: Any) -> None:
+        nonlocal has_stream
         status, is_machine = response.status_code, settings.oauth is not None and settings.oauth.is_machine
         wants_login = "" if is_machine or status != 401 else model_text("mcp_login", server=settings.name)
         close_reason.hint = wants_login or (model_text("mcp_status", status=status) if status >= 400 else "")
+        if response.request.method == "GET":  # a server without this stream answers 404 or 405 from the start
+            is_gone = status == 404 and has_stream
+            has_stream = has_stream or status < 400
+        else:
+            is_gone = await _rejects_session(response, is_in_url=settings.transport == "sse")
+        if is_gone:
+            close_reason.is_session_gone = True
+            close_reason.set(model_text("mcp_session_gone", hint=close_reason.hint))
 
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
         return httpx2.AsyncClient(
@@ -42,7 +54,7 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
             timeout=timeout or httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
             mounts=_past_proxies(settings.url),
             auth=auth,
-            event_hooks={"response": [noted, _readable]},
+            event_hooks={"response": [_readable, noted]},
         )
 
     headers = dict(settings.headers)
@@ -65,10 +77,34 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
 
 
 def _past_proxies(url: str) -> dict[str, None]:
-    """Return the hosts that bypass proxies: the names of this machine, and a loopback host of the URL."""
+    """Return the hosts that bypass proxies: this machine's names, and the URL's host if it is loopback."""
     host = urllib.parse.urlsplit(url).hostname or ""
     own = [f"[{host}]" if ":" in host else host] if is_loopback(url) else []
     return {f"all://{name}": None for name in (*_HERE, *own)}
+
+
+async def _rejects_session(response: Any, is_in_url: bool) -> bool:
+    """Return whether a POST failed because the server no longer has the session.
+
+    The protocol requires the status 404 for that. Older servers answer 400 with a text about the session.
+
+    Args:
+        is_in_url: True if the session is a part of the URL, as in the older transport.
+    """
+    status, request, headers = response.status_code, response.request, response.headers
+    has_session = request.method == "POST" and (is_in_url or "mcp-session-id" in request.headers)
+    if not has_session or status not in (400, 404):
+        return False
+    if headers.get("content-type", "").startswith("text/event-stream"):  # it may have no end
+        return bool(status == 404)
+    body = await response.aread()
+    if status == 400:
+        return b"session" in body.lower()
+    try:
+        code = json.loads(body)["error"]["code"]
+    except (ValueError, LookupError, TypeError):
+        return True
+    return bool(code != METHOD_NOT_FOUND)  # the method is missing, not the session
 
 
 async def _readable(response: Any) -> None:
@@ -93,7 +129,7 @@ async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGen
         async for piece in chunks:
             for part in piece.splitlines(keepends=True):
                 line += part
-                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK bounds events
+                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK limits events
                     yield _event_line(bytes(line))
                     line.clear()
     yield bytes(line)

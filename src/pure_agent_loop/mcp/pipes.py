@@ -107,11 +107,13 @@ class CloseReason:
         closed_by_client: True if the client closed the connection, so that the program's exit status is
             irrelevant.
         hint: Describes the last HTTP answer, if it was an error.
+        is_session_gone: True if the server no longer has the session; a new one may be started at once.
     """
 
     why: str = ""
     closed_by_client: bool = False
     hint: str = ""
+    is_session_gone: bool = False
     notify: Callable[[], None] = field(default=lambda: None)
     last_output: Callable[[], str] = field(default=lambda: "")
 

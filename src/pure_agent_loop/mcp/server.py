@@ -58,7 +58,7 @@ class MCPServer:
     """An MCP server as a toolset. The server starts when a run first needs its tools, and stops after the
     last run.
 
-    Errors of the server are tool errors: the model reads a sentence about the error, and the run continues.
+    Server errors are tool errors: the model reads a sentence about the error, and the run continues.
     To keep the server for several runs, enter it around the runs: ``async with server: ...``.
 
     Args:
@@ -76,7 +76,7 @@ class MCPServer:
         allow: Patterns of the tool names to use (``read_*``); None for all.
         deny: Patterns of the tool names not to use.
         trusted: Trust the server's hints: a tool marked ``readOnlyHint`` needs no approval, one marked
-            ``idempotentHint`` may be repeated. ``destructiveHint`` asks a person, unless a trusted
+            ``idempotentHint`` may be repeated. With ``destructiveHint``, a person is asked, unless a trusted
             ``readOnlyHint`` contradicts it.
         pinned: Ask a person before using a tool whose description has changed since it was first seen.
         resources: Expose the server's resources as two tools.
@@ -213,8 +213,9 @@ class MCPServer:
                     for text in used.left_out:
                         context.tell(f"{self.name}: {text}")
                 except ServerError as error:
-                    tell_person(error.message)
                     used.tools = used.tools or [self._connect_tool(error.message)]
+            if used.connection.failure:
+                context.tell(used.connection.failure)
             return used.tools or ()
 
     async def look(self) -> None:
@@ -352,15 +353,16 @@ class MCPServer:
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
         """Call a tool by its name on the server."""
-        return await self._call(name, **args)
+        return await self._call(name, False, **args)
 
-    async def _call(self, tool: str, /, **arguments: Any) -> Any:
+    async def _call(self, tool: str, is_repeatable: bool, /, **arguments: Any) -> Any:
         used, run = self._current_use, run_here()
         with used.requests.during(run):
             result = await used.connection.ask(
                 lambda client: client.call_tool(
                     tool, arguments, progress_callback=teller(run), meta=REQUEST_META.get()
-                )
+                ),
+                is_repeatable,
             )
         return value_of(result)
 
@@ -431,7 +433,7 @@ class MCPServer:
     async def complete(
         self, prompt: str, argument: str, begun: str, before: Mapping[str, str] | None = None
     ) -> Sequence[str]:
-        """Return completions of a prompt's argument, given its typed text and the arguments before it."""
+        """Return completions for a prompt's argument, given its typed text and the arguments before it."""
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=prompt)

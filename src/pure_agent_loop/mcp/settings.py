@@ -20,7 +20,7 @@ TRANSPORTS = ("http", "sse")
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 GRANTS = ("browser", "client_credentials")
 CLIENT_AUTHS = ("basic", "post")
-MAX_BYTES = 50_000_000  # size limit for each message of a server
+MAX_BYTES = 50_000_000  # size limit for each message from a server
 # No `__` and no `_` at the end: a tool's name must identify its server uniquely.
 _NAME = re.compile(r"(?!.*__)[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9-])?")
 
@@ -132,7 +132,7 @@ class ServerSettings:
 
     @property
     def tool_prefix(self) -> str:
-        """The prefix of the names of the server's tools."""
+        """The prefix of the server's tool names."""
         return f"mcp__{self.name}__" if self.prefix is None else self.prefix
 
     @property

@@ -37,7 +37,7 @@ def convert_tool(tool: Any, settings: ServerSettings, call: Call, taken: set[str
     """Convert a server's tool to a `Tool`, or return the reason why it cannot be converted.
 
     Args:
-        call: Calls the tool, by its name on the server and its arguments.
+        call: Calls the tool, given its name on the server, whether the call may be repeated, and arguments.
         taken: Names already in use; the new one is added.
     """
     schema = tool.input_schema
@@ -52,14 +52,15 @@ def convert_tool(tool: Any, settings: ServerSettings, call: Call, taken: set[str
         return model_text("mcp_too_long", most=MAX_SCHEMA)
     hints = tool.annotations
     reads = bool(hints and hints.read_only_hint)
+    # A hint that asks for more care is always applied; one that asks for less only from a trusted server.
+    is_idempotent = settings.trusted and bool(hints and hints.idempotent_hint)
     return Tool(
-        partial(call, tool.name),
+        partial(call, tool.name, is_idempotent or (settings.trusted and reads)),
         name=unique_name(settings.tool_prefix, tool.name, taken),
         description=mark_description(settings.name, tool.description or tool.title or tool.name),
         parameters={"properties": {}, **schema},
-        # A hint that asks for more care is always applied; one that asks for less only from a trusted server.
         read_only=settings.trusted and reads,
-        idempotent=settings.trusted and bool(hints and hints.idempotent_hint),
+        idempotent=is_idempotent,
         destructive=bool(hints and hints.destructive_hint) and not (settings.trusted and reads),
         timeout=settings.timeout,
         untrusted=True,
@@ -72,7 +73,7 @@ def changed_tool(
     """Return the stand-in for a tool whose description differs from the approved one.
 
     The new description is for a person, not for the model. The stand-in has a different name, so that
-    permissions of the old name do not apply to it.
+    permissions for the old name do not apply to it.
     """
     new_description = json.dumps(
         {"description": tool.description, "parameters": tool.parameters}, ensure_ascii=False

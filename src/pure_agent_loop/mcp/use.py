@@ -21,7 +21,7 @@ Prompts = Sequence[tuple[str, str, Sequence[str]]]  # name, description, argumen
 
 
 class ServerUse:
-    """A server in use by runs of one event loop."""
+    """A server in use by runs on one event loop."""
 
     def __init__(
         self, settings: ServerSettings, requests: ServerRequests, login: Callable[[], Awaitable[Any]]

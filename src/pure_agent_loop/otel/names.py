@@ -56,13 +56,13 @@ _TOKENS = tuple(float(4**n) for n in range(14))
 _CALLS = tuple(float(2**n) for n in range(8))
 _CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
 OPENAI = "openai"  # the protocol's name, used if the provider is unknown
-# Providers by a part of the server's host name.
+# Providers, by part of the server's host name.
 PROVIDERS = {
     "openai.azure.com": "azure.ai.openai",
     "anthropic.com": "anthropic",
     "bedrock-runtime": "aws.bedrock",
     "deepseek.com": "deepseek",
-    "aiplatform": "gcp.vertex_ai",  # first, as its host names end like the next
+    "aiplatform": "gcp.vertex_ai",  # first, because its host names also end like the next
     "googleapis.com": "gcp.gemini",
     "groq.com": "groq",
     "mistral.ai": "mistral_ai",

@@ -146,7 +146,7 @@ class OutputForm:
         output_type: A type, a function whose arguments are the answer, or a list of these.
 
     Raises:
-        ConfigError: The type has no JSON form.
+        ConfigError: The type cannot be expressed as JSON.
     """
 
     def __init__(self, output_type: Any) -> None:
@@ -225,7 +225,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
-    """Return the adapter of a return type; None without a usable annotation: the value is then plain JSON."""
+    """Return the adapter for a return type; None, for plain JSON, without a usable annotation."""
     if hint is inspect.Signature.empty:
         return None
     try:
@@ -238,7 +238,7 @@ def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
 
 def _dumped(adapter: TypeAdapter[Any], value: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a check may have replaced the value by another type
+        warnings.simplefilter("ignore")  # a check may have replaced the value with one of a different type
         try:
             return to_jsonable(adapter.dump_python(value, mode="json", by_alias=True))
         except Exception:  # noqa: BLE001 - a foreign type must not prevent the record
@@ -288,7 +288,7 @@ def _closed(schema: Any) -> tuple[Any, bool]:
     return result, is_strict
 
 
-# -- the output of a run: its form, the user's checks, and the limit of corrections ----------------------
+# -- the output of a run: its form, the user's checks, and the limit on corrections ----------------------
 
 Check = Callable[..., Any | Awaitable[Any]]
 
@@ -299,7 +299,7 @@ class TypedOutput:
     Args:
         form: The answer's form; None for text.
         retries: Maximum number of corrections requested from the model.
-        checks: Functions of the user. A return value other than None replaces the output.
+        checks: User functions that check the output. A return value other than None replaces the output.
     """
 
     def __init__(self, form: OutputForm | None, retries: int, checks: Sequence[Check] = ()) -> None:

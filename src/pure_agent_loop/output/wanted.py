@@ -38,5 +38,5 @@ class OutputSpec(Protocol):
         ...
 
     def complaint(self, why: str) -> str:
-        """Return the message to the model about a rejected answer."""
+        """Return the message that tells the model about a rejected answer."""
         ...

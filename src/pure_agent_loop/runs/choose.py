@@ -36,7 +36,8 @@ ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # never send the real key to an unknown local server
 # Prefixes of model names for protocols other than chat completions.
 PROTOCOLS = ("anthropic", "bedrock", "gemini", "responses", "vertex")
-# Models that OpenAI serves only by the Responses protocol, also with a date in the name; as of 2026-11-27.
+# Models that OpenAI serves only through the Responses protocol, with or without a date in the name;
+# as of 2026-11-27.
 # Source: `ResponsesModel` without `ChatModel` in the types of the ``openai`` package 3.57.0.
 RESPONSES_ONLY = frozenset({
     "computer-use-preview", "gpt-5-codex", "gpt-5-pro", "gpt-5.1-codex-max", "gpt-5.5-pro", "gpt-5.6-cyber",
@@ -101,12 +102,12 @@ def protocol_of(model: str) -> str:
 
 
 def protocol_at(url: str) -> str:
-    """Return the protocol of Anthropic or Google for a URL of that maker; empty for other URLs."""
+    """Return the protocol of Anthropic or Google if a URL belongs to one of them; empty for other URLs."""
     return next((name for name in PROTOCOLS if name != "responses" and client_type(name).is_own(url)), "")
 
 
 def client_type(protocol: str) -> type[ProtocolClient]:
-    """Return the class of the clients for a protocol of `PROTOCOLS`."""
+    """Return the client class for one of `PROTOCOLS`."""
     if protocol == "anthropic":
         from pure_agent_loop.llm.anthropic.client import AnthropicClient
 
@@ -125,7 +126,7 @@ def client_type(protocol: str) -> type[ProtocolClient]:
 
 
 class SourcedValue(NamedTuple):
-    """Value and its source; a lower `rank` takes precedence."""
+    """Value and where it was set; a lower `rank` takes precedence."""
 
     value: str
     source: str
@@ -149,7 +150,7 @@ class Endpoint(NamedTuple):
 
     @property
     def is_unencrypted(self) -> bool:
-        """True if a key travels unencrypted over a network."""
+        """True if a key would be sent unencrypted over a network."""
         has_key = self.api_key != LOCAL_KEY
         return has_key and self.base_url.startswith("http:") and not is_loopback(self.base_url)
 
@@ -185,8 +186,8 @@ class Configured(NamedTuple):
         origins: Sources of the model (``model``) and the URL (``base_url``), for people.
         keys: Environment variables with the API keys, by URL.
         servers: URLs and models of named servers; the model is empty if not given.
-        fallback: Models or named servers that answer if others fail, in order.
-        download: Download the embedded model without a question.
+        fallback: Models or named servers to use if the previous ones fail, in order.
+        download: True to download the embedded model without asking.
     """
 
     origins: Mapping[str, str] = {}
@@ -253,7 +254,7 @@ def _plan_protocol(
     environ: Mapping[str, str],
     configured: Configured,
 ) -> Endpoint:
-    """Select a server of a maker's protocol. The maker's key goes only to the maker or its variable's URL."""
+    """Select a server for a maker's protocol. The maker's key goes only to its own or its variable's URL."""
     option = (configured.origins.get("base_url", "--base-url"), base_url)
     url = _first(environ, option, "PAL_BASE_URL", client.url_variable)
     address = _check_url(url) if url else client.default_address(environ)
@@ -300,7 +301,7 @@ def _check_url(url: SourcedValue) -> str:
 
 
 def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:
-    """Return the key for a URL. OpenAI's key goes to a local server only if key and URL are set together."""
+    """Return the key for a URL. A local server gets OpenAI's key only if key and URL are set together."""
     foreign = key is not None and key.source == "OPENAI_API_KEY" and url.source != "OPENAI_BASE_URL"
     if is_loopback(url.value):
         return LOCAL_KEY if key is None or foreign else key.value

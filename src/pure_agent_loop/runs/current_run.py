@@ -31,7 +31,7 @@ class CurrentRun:
 
     @property
     def session_id(self) -> str:
-        """Session id; empty for none."""
+        """Session id; empty if none."""
         return self.state.session_id
 
     @property
@@ -41,12 +41,12 @@ class CurrentRun:
 
     @property
     def usage(self) -> TokenUsage:
-        """Tokens of the run so far."""
+        """Tokens that the run has used so far."""
         return self.state.usage
 
     @property
     def remaining(self) -> Remaining:
-        """Remainder of the limits."""
+        """What remains of the limits."""
         limits, used = self.kit.limits, self.state.ledger
         deadline = self.state.deadline
         return Remaining(
@@ -77,7 +77,7 @@ class CurrentRun:
         return self.kit.metadata
 
     def progress(self, text: str, **details: str) -> None:
-        """Emit a PROGRESS event; a thread blocks until it is emitted, so that it precedes the result."""
+        """Emit a PROGRESS event; a thread waits until that is done, so that the event precedes the result."""
         call = current_call()
         name, call_id = ("", "") if call is None else (call.tool, call.call_id)
         event = Event.progress(self.step, name, str(text), call_id, **details)

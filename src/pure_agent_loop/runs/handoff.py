@@ -47,9 +47,10 @@ class Handoff:
 
     Args:
         agent: Target agent; it needs a name.
-        description: Condition for the handoff, for the model; the agent's description if empty.
+        description: When to hand over, as a text for the model; the agent's description if empty.
         filter: History for the agent: ``"all"``; ``"no_tools"``, without calls and results; ``"task"``,
-            only the last user message; or a function from a copy of the messages to the messages to keep.
+            only the last user message; or a function that takes a copy of the messages and returns those to
+            keep.
 
     Raises:
         ConfigError: The agent has no name, or the filter is unknown.
@@ -146,7 +147,7 @@ def checked_handoffs(targets: Any, name: str, tools: ToolRegistry) -> tuple[dict
 def resolve_handoff(
     first: HandoffTarget | None, kit: Kit, state: QueryState, *, new_task: bool
 ) -> tuple[Kit, list[str]]:
-    """Return the kit of the current agent of a state, and the names of the handoffs that led to it.
+    """Return the kit of a state's current agent, and the names of the handoffs that led to it.
 
     Args:
         first: Initial agent; None if handoffs are impossible.
@@ -240,7 +241,7 @@ class Journals(Protocol):
 
 
 def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryState, Kit]:
-    """Return the state and the kit of the loop after one that ended with ``handed_off``."""
+    """Return the state and kit for the loop that follows one that ended with ``handed_off``."""
     names = state.handed_to
     handoff = _next(member_at(first, names[:-1]), names[-1])
     member: HandoffTarget = handoff.agent
@@ -265,7 +266,7 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
 async def following(
     first: HandoffTarget | None, state: QueryState, kit: Kit
 ) -> tuple[QueryState, Kit] | None:
-    """Return the state and the kit of the loop after one that ended; None without a next one.
+    """Return the state and kit for the loop that follows one that ended; None if there is none.
 
     A handoff that fails ends the run with an error.
 

@@ -19,7 +19,7 @@ SystemPrompt = PromptPart | Sequence[PromptPart]
 
 
 class RequestFields(TypedDict, total=False):
-    """Fields of every request in the chat-completions protocol, except ``temperature``."""
+    """Fields for every request in the chat-completions protocol, except ``temperature``."""
 
     audio: Mapping[str, Any] | None
     frequency_penalty: float | None
@@ -58,7 +58,7 @@ class RequestFields(TypedDict, total=False):
 
 
 class ModelSettings(RequestFields, total=False):
-    """Fields of every request of a run: ``run(task, model_settings={"top_p": 0.2})``. None omits one."""
+    """Fields for every request of a run: ``run(task, model_settings={"top_p": 0.2})``. None omits a field."""
 
     temperature: float | None
 
@@ -76,7 +76,7 @@ class RunSettings(TypedDict, total=False):
 
 
 class SendOptions(RunSettings, total=False):
-    """Options of one message of a conversation; see `Agent.prepare`."""
+    """Options for one message in a conversation; see `Agent.prepare`."""
 
     cancel_token: CancelToken | None
     inbox: Inbox | None
@@ -84,7 +84,7 @@ class SendOptions(RunSettings, total=False):
 
 
 class RunOptions(SendOptions, total=False):
-    """Options of a run of an agent; see `Agent.prepare`."""
+    """Options of an agent run; see `Agent.prepare`."""
 
     state: Given
     session_id: str | None

@@ -450,7 +450,7 @@ class Run(Generic[Out_co]):
         return self.state.full_history(self._kit.prompts.tool_waiting)
 
     def _interrupted(self) -> RunInterrupted:
-        self.state.stop("cancelled")  # in case the loop has not begun
+        self.state.stop("cancelled")  # the loop may not have begun
         return RunInterrupted(self.result())
 
     def _begin(self) -> None:
@@ -515,7 +515,7 @@ async def _drive_loop(state: QueryState, kit: Kit) -> None:
         try:
             with in_run(RunContext(None, run)):
                 deps = await deps.made()
-        except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
+        except Exception as error:  # noqa: BLE001 - a user function may raise anything
             log_failure("The deps function", error)
             deps = Raised(error)  # the error is raised when the run begins, and ends it
         kit = kit.replace(deps=deps)

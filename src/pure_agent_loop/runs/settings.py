@@ -1,4 +1,4 @@
-"""Settings of one run that differ from its agent's, and `override` blocks."""
+"""Settings of one run that replace its agent's, and `override` blocks."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def checked_number(name: str, value: Any) -> Any:
     """Return a positive whole number, or None.
 
     Raises:
-        ConfigError: The value is something else.
+        ConfigError: The value is neither None nor a positive whole number.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ConfigError(f"{name} must be a positive whole number; it is {value!r:.80}.")
@@ -101,7 +101,7 @@ def checked_number(name: str, value: Any) -> Any:
 
 
 def checked_retries(value: Any) -> int:
-    """Return the number of corrections of an answer.
+    """Return the number of times that an answer may be corrected.
 
     Raises:
         ConfigError: The value is not a whole number of 0 or more.
@@ -149,7 +149,7 @@ def with_server_tools_of(tools: ToolRegistry, options: Mapping[str, Any], client
     """Return the request options, with the tools that the model's server runs.
 
     Raises:
-        ConfigError: The client cannot send them, or they have no JSON form.
+        ConfigError: The client cannot send them, or they cannot be written as JSON.
     """
     options = {name: value for name, value in options.items() if name != "server_tools"}
     if not tools.server_tools:
@@ -202,7 +202,7 @@ def check_client(llm: object) -> None:
     """Reject an invalid model client.
 
     Raises:
-        ConfigError: The value has no method `chat`, or is an agent, whose `chat` differs.
+        ConfigError: The value has no `chat` method, or is an agent, whose `chat` has a different signature.
     """
     if callable(getattr(llm, "prepare", None)) and hasattr(llm, "llm"):
         raise ConfigError(
@@ -375,23 +375,23 @@ class AgentConfig:
     """
 
     name: str
-    """Name of the agent; empty for none."""
+    """Name of the agent; empty if none."""
     system_prompt: SystemPrompt
     """Leading system message: text, or a list of texts and the functions that write it."""
     limits: LoopLimits
     """Limits of a run."""
     prompts: Prompts
-    """Messages of the framework to the model."""
+    """Texts from the framework to the model."""
     permission_mode: PermissionMode
-    """Mode of its permissions."""
+    """Permission mode."""
     permission_rules: PermissionRules
-    """Rules for its calls."""
+    """Permission rules."""
     on_ask: AskFunction | None
     """Function that asks a person; None if a question suspends the run."""
     audit: Auditor | None
-    """Audit log of its calls; None for none."""
+    """Audit log of the agent's calls; None if there is none."""
     snapshots: Snapshots | None
-    """Snapshots of its workspace; None for none."""
+    """Snapshots of the agent's workspace; None if there are none."""
 
 
 @dataclass(eq=False, repr=False)
@@ -399,7 +399,8 @@ class KitBuilder:
     """Parts of an agent from which the kit of a run is built.
 
     Args:
-        connect: Function from a model name to its client and notices; None if the agent was given a client.
+        connect: Function that returns the client and notices for a model name; None if the agent was given a
+            client.
         form: Form of answers; None for text.
         clients: Clients created for runs with another model, by name.
     """
@@ -507,7 +508,7 @@ class KitBuilder:
         """Return the output specification of runs.
 
         Raises:
-            ConfigError: The type differs from the agent's, but the agent has checks.
+            ConfigError: The type is not the agent's own, and the agent has checks for that type.
         """
         form = self.form if output_type is UNSET else form_of(output_type)
         if output_type is not UNSET and self.checks:
@@ -552,10 +553,10 @@ def set_deps(agent: HasKit, factory: Callable[..., Any]) -> None:
 
 
 def form_of(output_type: Any) -> Any:
-    """Return the form of an answer; None for text. Other types need pydantic, which is loaded then.
+    """Return the form of an answer; None for text. For other types, pydantic is loaded.
 
     Raises:
-        ConfigError: The type has no JSON form.
+        ConfigError: The type cannot be expressed as JSON.
     """
     if output_type is None or output_type is str:
         return None

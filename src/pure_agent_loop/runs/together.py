@@ -34,10 +34,10 @@ def narrower(mode: str, requested: str | None) -> str:
 
 
 def restricted_kit(own: Kit, above: Kit) -> Kit:
-    """Return the kit of an agent that another agent's run calls.
+    """Return the kit for an agent that is called from another agent's run.
 
     The agent keeps its model, tools, prompts and settings. Rules, functions, hooks, audit log, budget and
-    redaction of both agents apply; the smaller of each limit applies. The run itself (events, session,
+    redaction of both agents apply; of each limit, the smaller one. The run itself (events, session,
     cancellation) is that of the calling agent. Questions go to the calling agent's `on_ask`, or to the
     agent's if the calling agent has none.
 
@@ -165,5 +165,5 @@ class SharedBudget(Budget):
 
     @property
     def used_up(self) -> str:
-        """Text naming the reached limit; empty for none."""
+        """Text naming the reached limit; empty if none."""
         return next(filter(None, (budget.used_up for budget in self._budgets)), "")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ToolArgumentError(PureAgentLoopError):
-    """Arguments of a model do not fit the tool. The message lists every problem, for the model to read."""
+    """The model's arguments do not fit the tool. The message lists every problem, for the model to read."""
 
 
 class ToolSchema:
@@ -81,7 +81,7 @@ class ToolSchema:
         return result
 
     def _repaired(self, arguments: Any, errors: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Return the arguments with common mistakes of models corrected, or None if there is no such mistake.
+        """Return the arguments with common model mistakes corrected, or None if there is no such mistake.
 
         Models write null for a missing value, a list or object as its JSON text, and 1.0 for 1. Only
         unambiguous mistakes are corrected.
@@ -114,7 +114,7 @@ def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
             may name classes that existed only while the function was defined.
 
     Raises:
-        ConfigError: The function cannot be a tool, or a parameter's type has no JSON form.
+        ConfigError: The function cannot be a tool, or a parameter's type cannot be expressed as JSON.
     """
     known = function if isinstance(function, ToolSignature) else check_signature(function)
     signature = known.resolved()
@@ -146,7 +146,7 @@ class JSONValidator:
         try:
             text = json.dumps(value)
             text.encode()
-        except (TypeError, ValueError, RecursionError):  # Python values of a program: dates, objects
+        except (TypeError, ValueError, RecursionError):  # Python values that JSON cannot hold: dates, objects
             return self._adapter.validate_python(value)
         return self._adapter.validate_json(text)
 
@@ -155,7 +155,7 @@ def described(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a type.
 
     Raises:
-        ValueError: The type has a fixed value without a JSON form, so no model output would fit.
+        ValueError: The type has a fixed value that JSON cannot express, so no model output could match.
         Exception: Other errors of pydantic or of third-party types.
     """
     schema = adapter.json_schema()
@@ -256,7 +256,7 @@ def _is_field(value: Any) -> bool:
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """Return ``{"default": ...}``, or an empty dict if the default has no JSON form."""
+    """Return ``{"default": ...}``, or an empty dict if the default cannot be written as JSON."""
     if is_plain(value):
         may_change = isinstance(value, (list, dict))  # these may be modified later
         return {"default": copy.deepcopy(value) if may_change else value}

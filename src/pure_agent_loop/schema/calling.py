@@ -52,7 +52,7 @@ def _logged(error: BaseException, tool: str, outcome: ToolOutcome) -> ToolOutcom
 
 
 async def call_user(function: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
-    """Call a function of the user, in a worker thread if it is not async, because it may block."""
+    """Call a user's function, in a worker thread if it is not async, because it may block."""
     is_async = inspect.iscoroutinefunction(unwrapped(function))
     return await (function if is_async else partial(call_in_worker, function))(*args, **arguments)
 

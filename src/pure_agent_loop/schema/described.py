@@ -141,7 +141,7 @@ class Described:
         return self.schema.parameters
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> dict[str, Any]:
-        """Return the tool as an entry of a request's ``tools``.
+        """Return the tool as an entry in a request's ``tools``.
 
         Args:
             prompts: The language of the description; the tool's own text if None.
@@ -191,7 +191,7 @@ def _name_of(function: Any) -> str:
 
 
 def with_texts(schema: dict[str, Any], texts: Mapping[str, str], tool: str) -> dict[str, Any]:
-    """Return a tool's schema with other parameter descriptions; nested descriptions are removed.
+    """Return a tool's schema with these parameter descriptions; nested descriptions are removed.
 
     Raises:
         ConfigError: A parameter does not exist.

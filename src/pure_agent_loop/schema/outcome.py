@@ -53,7 +53,7 @@ class ToolOutcome:
     Args:
         is_error: True if the call failed.
         is_interrupt: True if Ctrl-C stopped the tool: the run should end.
-        spent: Usage of models within the tool, for the run's totals and its `Budget`: ``usage`` (the plain
+        spent: Model usage within the tool, for the run's totals and its `Budget`: ``usage`` (the plain
             form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if the budget has already
             counted this usage. A tool that sets this field or `is_error` returns a `ToolOutcome`.
         is_background: True if the work continues in the background and a message will report its result.
@@ -131,7 +131,7 @@ async def outcome_of(result: Any) -> ToolOutcome:
 
 
 class _Content(NamedTuple):
-    """Content of a value for a model."""
+    """What the model gets for a value."""
 
     text: str
     parts: list[dict[str, Any]]

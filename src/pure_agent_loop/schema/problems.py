@@ -102,7 +102,7 @@ def _in_chinese(kind: str, context: dict[str, Any]) -> str:
     values = {name: str(value).replace(" or ", ", ") for name, value in context.items()}
     try:
         return text.format(**values)
-    except KeyError:  # another version of pydantic has other placeholders
+    except KeyError:  # a different pydantic version has different placeholders
         return OTHER_ERROR
 
 

@@ -179,7 +179,7 @@ def _takes_none(deps_type: Any) -> bool:
 
 def _is_context(annotation: Any, function: Callable[..., Any]) -> bool:
     if isinstance(annotation, str):
-        if _CONTEXT_TEXT.match(annotation):  # also if `RunContext` is imported under TYPE_CHECKING
+        if _CONTEXT_TEXT.match(annotation):  # even if `RunContext` is imported under TYPE_CHECKING
             return True
         annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
     return _is_run_context(annotation)

@@ -1,4 +1,4 @@
-"""Replace each TypedDict in a type by the variant that pydantic requires before Python 3.12."""
+"""Replace each TypedDict in a type with the variant that pydantic requires before Python 3.12."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
 
 
 def portable(annotation: Any) -> Any:
-    """Replace TypedDict by the variant of typing_extensions, which pydantic requires before 3.12."""
+    """Replace TypedDict with the variant of typing_extensions, which pydantic requires before 3.12."""
     return annotation if sys.version_info >= (3, 12) else _replaced(annotation, frozenset())
 
 

@@ -6,7 +6,7 @@
     problems      error responses
     service       what request handlers share
     hub           runs: start, steer, answer, resume; `work` and `engine_work` execute them
-    asking        questions of runs, and their answers
+    asking        questions from runs, and their answers
     channel       events of a session, delivered to viewers; its `entries`, saved in an `event_file`
     runs_file     the persisted list of runs
     api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI
@@ -84,7 +84,7 @@ def create_app(
         database: Run tasks durably on an engine: ``sqlite:///PATH`` or ``postgresql://...``.
         folder: The server's own files; ``server`` in the data folder if None.
         published: Prompts and resources for MCP clients, in addition to the agents.
-        deps: Factory of the `RunContext` dependencies, called once per attempt of a run; see
+        deps: Factory for the `RunContext` dependencies, called once per attempt of a run; see
             `durable.Engine`.
         executes: False to leave the runs of the engine to workers elsewhere.
         limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools`, `starters` and

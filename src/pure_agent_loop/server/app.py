@@ -181,7 +181,7 @@ class Lifetime:
         await self.begin(app)
 
     async def begin(self, app: Starlette) -> None:
-        """Start if not started yet. Errors of the startup are raised here."""
+        """Start if not started yet. Errors during startup are raised here."""
         if self._task is None:
             self._started, self._stop = asyncio.Event(), asyncio.Event()
             self._task = asyncio.create_task(self._run(app))

@@ -1,4 +1,4 @@
-"""Questions of runs to people: list and answer them; resume the run after the last answer."""
+"""Questions from runs to people: list and answer them; resume the run after the last answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOP_SECONDS = 5.0  # seconds for a run to suspend
 async def ask_in_hub(request: PermissionRequest) -> Permission:
     """Ask the server's users; the agents of the server get this function as `on_ask`.
 
-    A question about a call suspends the run, so that it survives a restart. A question of a running tool is
+    A question about a call suspends the run, so that it survives a restart. A question from a running tool is
     held in memory, because the tool does not survive a restart either.
     """
     live = CURRENT_RUN.get()
@@ -48,7 +48,7 @@ async def ask_in_hub(request: PermissionRequest) -> Permission:
 
 
 async def questions(hub: Hub, session: str) -> list[PermissionRequest]:
-    """Return a session's pending questions: about calls, and of running tools."""
+    """Return a session's pending questions: about calls, and from running tools."""
     live = hub.live(session)
     pending = [request for request, _ in live.asked.values()] if live else []
     with contextlib.suppress(SessionError):
@@ -73,7 +73,7 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
         by: The name of the person who answers.
 
     Returns:
-        The id of the run; empty if the question is not from a run of this server.
+        The id of the run; empty if the question is not from a run on this server.
 
     Raises:
         AlreadyAnsweredError: The question already has an answer.
@@ -117,7 +117,7 @@ async def _covered(hub: Hub, session: str, call_id: str, permission: Permission)
             other.call_id
             for other in pending
             if other is not asked
-            and not (live and other.call_id in live.asked)  # the question of a running tool
+            and not (live and other.call_id in live.asked)  # the question comes from a running tool
             and _is_allowed(allowed, other, agent.tools.get(other.tool) if agent else None)
         ]
 
@@ -149,7 +149,7 @@ async def _record_answer(
 
 
 async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_error: bool, by: str) -> str:
-    """Deliver the result of a call made elsewhere, and resume the run if nothing else is pending.
+    """Deliver the result of a call executed elsewhere, and resume the run if nothing else is pending.
 
     Raises:
         AlreadyAnsweredError: The call already has a result.
@@ -167,7 +167,7 @@ async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_e
 async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, str], None]) -> RunInfo | None:
     """Record an answer or a result, and resume the run if nothing else is pending.
 
-    `submit` records it in a thread; it gets the engine and the id of the run there, or the session manager
+    `submit` records it in a thread, called with the engine and the run's id, or with the session manager
     and the session's id.
     """
     async with hub.turn(session):

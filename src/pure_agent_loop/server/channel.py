@@ -101,7 +101,7 @@ class Channel:
         wakeup.set_result(None)
 
     async def wait(self, after: int, seconds: float) -> bool:
-        """Wait until entries after a number exist, or until `wake`. Return whether such entries exist."""
+        """Wait until entries after a number exist, or until `wake` is called. Return whether they exist."""
         if self.last > after:
             return True
         await asyncio.wait([self._wakeup], timeout=seconds)
@@ -128,7 +128,7 @@ class Channel:
         return stored
 
     async def newest_source(self, run: str) -> int:
-        """Return the engine's number of the newest event of a run; 0 if none."""
+        """Return the engine's number for a run's newest event; 0 if none."""
         self.flush()
         first = int(run.rpartition(":")[2])
         entries = await asyncio.to_thread(self._file.after, first, self.last)

@@ -130,18 +130,18 @@ class EngineWork:
         return self._engine.handle(run_id).status() in WAITING
 
     def answered(self, run_id: str) -> Collection[tuple[int, str]]:
-        """Return step and call of each question of a run that has an answer.
+        """Return step and call of each answered question from a run.
 
         The session gets the answer only when a worker resumes the run.
         """
         return self._engine.queue.answers(run_id)
 
     def given_answers(self, run_id: str) -> list[GivenAnswer]:
-        """Return the answers of people to the questions of a run."""
+        """Return people's answers to a run's questions."""
         return self._engine.queue.given_answers(run_id)
 
     def answer(self, run_id: str, call_id: str, permission: Permission, by: str) -> None:
-        """Answer a question of a run."""
+        """Answer a question from a run."""
         self._engine.handle(run_id).answer(call_id, permission, by=by)
 
     def give_result(self, run_id: str, call_id: str, result: str, *, is_error: bool, by: str) -> None:

@@ -133,5 +133,5 @@ def _has_file(value: Any) -> bool:
 
 
 def own_event(kind: str, **data: Any) -> dict[str, Any]:
-    """Create an event of the server itself, for storage."""
+    """Create one of the server's own events, for storage."""
     return {"type": kind, "step": 0, "timestamp": time.time(), "data": data}

@@ -1,4 +1,4 @@
-"""Persisted events of a session, so that clients can reconnect after a restart of the server.
+"""Persisted events of a session, so that clients can reconnect after the server restarts.
 
 One JSON-lines file per session. A line is written before any client receives its event, so that a killed
 process never reuses a number. After a power failure the last lines may be missing, because only the

@@ -308,7 +308,7 @@ class _ResponseSender:
         self._origin = origin if origin in settings.origins else ""
 
     async def send(self, message: Message) -> None:
-        """Forward an ASGI message of the application."""
+        """Forward an ASGI message from the application."""
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]

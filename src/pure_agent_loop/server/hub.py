@@ -218,7 +218,7 @@ class Hub:
         """Count a run that lasts as long as the request of this task, then add its usage to the totals.
 
         Raises:
-            HttpProblem: A limit of runs is reached.
+            HttpProblem: A run limit is reached.
         """
         self._check_capacity(person)
         info = RunInfo("", "", agent, person.name, "")
@@ -339,7 +339,7 @@ class Hub:
         live.emit(own_event(STEERED, text=text, when=when))
 
     async def stop(self, info: RunInfo, reason: str = "", by: str = "") -> None:
-        """Stop a run, if it has not ended. Pending calls of a suspended run are denied in its session.
+        """Stop a run that has not ended; if it is suspended, its session records its pending calls as denied.
 
         Args:
             by: The name of the person who stops the run.
@@ -432,7 +432,7 @@ class Hub:
                 self.announce_answer(info, answer)
 
     def announce_answer(self, info: RunInfo, answer: GivenAnswer) -> None:
-        """Tell viewers once who answered a question of a run."""
+        """Tell viewers once who answered a question from a run."""
         announced = self._announced.setdefault(info.id, set())
         if (answer.call_id, answer.by) not in announced:
             announced.add((answer.call_id, answer.by))
@@ -452,7 +452,7 @@ class Hub:
     # -- start and stop of the server --------------------------------------------------------------
 
     def resume_interrupted(self) -> None:
-        """Resume the runs that the end of the last process interrupted."""
+        """Resume the runs that were interrupted when the last process ended."""
         for info in list(self.runs.values()):
             if not info.is_working:
                 continue

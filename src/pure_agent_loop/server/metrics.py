@@ -15,7 +15,7 @@ _HELP = {
     "pal_requests_total": ("counter", "Requests, by method, route and status."),
     "pal_runs_started_total": ("counter", "Runs started or resumed, by agent."),
     "pal_runs_ended_total": ("counter", "Runs ended, by agent and stop reason."),
-    "pal_tokens_total": ("counter", "Tokens of ended runs, by agent."),
+    "pal_tokens_total": ("counter", "Tokens used by ended runs, by agent."),
     "pal_cost_total": ("counter", "Known cost of ended runs, by agent, in the currency of the prices."),
     "pal_events_total": ("counter", "Events, by type."),
     "pal_viewers_dropped_total": ("counter", "Viewers dropped, by reason."),

@@ -210,5 +210,5 @@ def check_people(users: Any) -> list[Person]:
         return read_people(users)
     people = list(users or ())
     if not all(isinstance(person, Person) for person in people):
-        raise ConfigError("users must be Person objects or the path of a JSON file of them.")
+        raise ConfigError("users must be Person objects or the path of a JSON file that lists them.")
     return people

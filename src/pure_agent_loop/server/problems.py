@@ -104,7 +104,7 @@ def no_agent(name: str, agents: Iterable[str], **fields: Any) -> HttpProblem:
 
 
 def as_problem(error: BaseException) -> HttpProblem:
-    """Convert an error to a problem. An error of another package becomes a 500 without details."""
+    """Convert an error to a problem. An error from another package becomes a 500 without details."""
     if isinstance(error, HttpProblem):
         return error
     if isinstance(error, AlreadyAnsweredError):

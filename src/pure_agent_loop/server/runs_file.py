@@ -52,7 +52,7 @@ class RunInfo:
         created: Start time in seconds since the epoch.
         updated: Time of the last change in seconds since the epoch.
         key: Hashes of the idempotency key and of the request, separated by a colon; empty for none.
-        durable: The run's id in the engine; empty for a run of this process.
+        durable: The run's id in the engine; empty for a run in this process.
         model: The model chosen for the run; empty for the agent's own.
     """
 
@@ -91,7 +91,7 @@ class ActiveRun:
     """A run that this process executes.
 
     Args:
-        asked: Pending questions of running tools, held in memory, by call id.
+        asked: Pending questions from running tools, by call id; kept in memory only.
         settled: Answers to such questions by call id: person, permission, time.
     """
 
@@ -219,7 +219,7 @@ class RunsFile:
 
         Args:
             kind: One of `LABELS`.
-            text: Empty for none.
+            text: The name, folder or pin; empty for none.
 
         Raises:
             OSError: The file cannot be written.

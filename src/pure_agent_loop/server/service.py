@@ -44,11 +44,11 @@ class Service:
     metrics: Metrics
     engine: Any = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    titles: dict[str, str] = field(default_factory=dict)  # first tasks, read from sessions of other programs
+    titles: dict[str, str] = field(default_factory=dict)  # first tasks, read from other programs' sessions
     _viewers: dict[str, int] = field(default_factory=dict)
 
     def end_streams(self) -> None:
-        """End the event streams: the server stops."""
+        """End the event streams, because the server stops."""
         self.closing.set()
         self.hub.wake_viewers()
 
@@ -77,7 +77,7 @@ class Service:
         """Count a new viewer.
 
         Raises:
-            HttpProblem: A limit of viewers is reached.
+            HttpProblem: A viewer limit is reached.
         """
         own, total = self._viewers.get(person.name, 0), sum(self._viewers.values())
         limits = self.settings

@@ -37,7 +37,7 @@ class Settings:
         max_viewers_each: Open event streams per person.
         rate: Requests and messages per second and person; bursts may have four times as many.
         viewer_seconds: Seconds a viewer may take to accept an event before it is dropped.
-        keep_alive_seconds: Seconds between keep-alive messages of an idle event stream.
+        keep_alive_seconds: Seconds between keep-alive messages on an idle event stream.
         grace: Seconds that runs get to finish at shutdown.
         prefix: The path at which a proxy serves the application, such as ``/agents``; the proxy may or may
             not strip it.

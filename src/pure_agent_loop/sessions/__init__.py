@@ -7,7 +7,7 @@
     resume        restores a run from its records
     replay        runs the loop again offline on recorded effects
     story         a session as a readable history; `export` renders it as a document
-    fork          starts a session from a point of another one
+    fork          starts a session from a point in another session
 
 docs/journal.md describes the format and the recovery from damage.
 """
@@ -81,14 +81,14 @@ def default_store() -> JsonlStore:
 
 
 def store_at(place: SessionPlace | None, option: str = "sessions") -> SessionStore:
-    """Return the store of a folder, a store or a `SessionManager`; None for this user's store.
+    """Return the store for a folder, a store or a `SessionManager`; for None, this user's store.
 
     Args:
         place: Value that a caller passed.
         option: Name of the option, for the error.
 
     Raises:
-        ConfigError: `place` is of another type.
+        ConfigError: `place` is none of these.
     """
     if place is None:
         return default_store()

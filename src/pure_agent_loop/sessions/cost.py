@@ -20,8 +20,8 @@ from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 
 GROUPS = ("day", "model", "session", "run", "step", "agent", "person", "schedule")
-COSTLY = ("run", "answer", "failure", "outcome")  # types of records that hold expenses, or name their groups
-SCHEDULE = "schedule"  # metadata key of a run: the name of the schedule that started it
+COSTLY = ("run", "answer", "failure", "outcome")  # record types that hold expenses or their groups
+SCHEDULE = "schedule"  # key in a run's metadata: name of the schedule that started the run
 _NOTHING = TokenUsage.zero().to_dict()
 _SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
@@ -31,9 +31,9 @@ class Expense:
     """One recorded request, or the usage that a tool reported.
 
     Args:
-        id: Record id and time, which a copy in a fork shares.
+        id: Record id and time, which a copy in a forked session shares.
         time: In seconds since the epoch.
-        names: Name of each group that the expense belongs to; empty for none.
+        names: Name of each group that the expense belongs to; empty if none.
         tokens: Tokens, failed attempts included.
         cost: Cost; None if a part of it is unknown.
         known_cost: Known part of the cost.
@@ -131,7 +131,7 @@ def _expense(record: Record, spent: Sequence[Mapping[str, Any]], names: Mapping[
 
 
 def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
-    """Yield the expenses in all sessions of a store since a time, each once.
+    """Yield the expenses in all sessions of a store since a given time, each once.
 
     A session that cannot be read, or was deleted meanwhile, is skipped.
 
@@ -156,8 +156,7 @@ def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
 
 
 class Spending:
-    """Expenses of one day in a store, kept current by the list of sessions: only changed sessions are read
-    again.
+    """Expenses of one day in a store, updated from the session list: only changed sessions are read again.
 
     Args:
         store: The store.
@@ -201,13 +200,13 @@ def spending_of(store: SessionStore, day: str) -> Spending:
         known = _SPENDING.get(shared)
         if known is None or known[0] != day:
             known = _SPENDING[shared] = day, Spending(store, day)
-    except TypeError:  # a caller's store that cannot be a key: it is read each time
+    except TypeError:  # a caller's store that is not hashable: it is read each time
         return Spending(store, day)
     return known[1]
 
 
 def totals_by(group: str, expenses: Iterable[Expense]) -> dict[str, Total]:
-    """Return the sums of expenses by one of `GROUPS`, in the order of the names."""
+    """Return the sums of expenses by one of `GROUPS`, ordered by name."""
     totals: dict[str, Total] = {}
     for expense in expenses:
         totals.setdefault(expense.names[group], Total()).add(expense)

@@ -19,7 +19,7 @@ from pure_agent_loop.support.text import counted
 _TITLE = "Session"
 _FOLDED = ("result", "thinking", "notice")
 _MAX_TITLE = 80  # characters
-_MAX_COMPARED = 1_000  # lines; difflib takes quadratic time
+_MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
 _EDIT = {"path", "old_text", "new_text", "content"}
 _HEAD = """\
 <!DOCTYPE html>
@@ -118,7 +118,7 @@ def _in_pairs(entries: Sequence[Entry]) -> list[Entry]:
             group.append(entry)
             continue
         if entry.kind == "end" and entry.text == "completed":
-            continue  # the usual end needs no entry
+            continue  # a normal end needs no entry
         groups.append([entry])
         if entry.kind == "call":
             calls[entry.call_id] = groups[-1]
@@ -126,7 +126,7 @@ def _in_pairs(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _body(entry: Entry) -> tuple[str, str]:
-    """Return language and text of an entry, without control characters; empty if a heading is enough."""
+    """Return the language and text of an entry, without control characters; empty if a heading is enough."""
     if entry.kind != "call":
         return "text", safe_text(entry.text)
     arguments = _arguments(entry)
@@ -164,12 +164,12 @@ def _arguments(entry: Entry) -> dict[str, Any]:
 
 
 def _diff(path: str, old: str, new: str) -> str:
-    if all(text.endswith("\n") for text in (old, new) if text):  # otherwise a lone newline is a difference
+    if all(text.endswith("\n") for text in (old, new) if text):  # otherwise the final newline is shown
         old, new = old.removesuffix("\n"), new.removesuffix("\n")
     before, after = old.split("\n") if old else [], new.split("\n") if new else []
     if len(before) + len(after) > _MAX_COMPARED:
         lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
-    else:  # the line numbers would be those of the fragment, not of the file
+    else:  # its line numbers would count from the fragment, not the file
         found = list(difflib.unified_diff(before, after, lineterm=""))[2:]
         lines = ["..." if line.startswith("@@") else line for line in found][1:]
     return "\n".join([f"--- {path}", f"+++ {path}", *lines])
@@ -214,7 +214,7 @@ def about(story: Story, records: Sequence[Record]) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Format a time in UTC, to the minute; ``?`` if it is outside the calendar.
+    """Format a time in UTC, to the minute; ``?`` if it is out of range for a date.
 
     Args:
         seconds: Seconds since the epoch.

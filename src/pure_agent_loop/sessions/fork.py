@@ -1,4 +1,4 @@
-"""Fork a session: start a new session from a point of another one."""
+"""Fork a session: start a new session from a point in another one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _without_unused_answers(records: Sequence[Record], session_id: str) -> Seque
 
 
 def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
-    """Return the records up to the end of a step, as if the process had ended there.
+    """Return the records up to the end of a step, as if the process had died there.
 
     Include what the step did, but not the start of the next step: the resumed run decides that again.
 

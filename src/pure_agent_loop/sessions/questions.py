@@ -24,7 +24,7 @@ from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
-LOCKED_SECONDS = 5.0  # how long to wait for another writer: a run that resumes may first connect its tools
+LOCKED_SECONDS = 5.0  # seconds to wait for another writer: a resuming run may connect its tools first
 _PAUSE = 0.02
 
 
@@ -62,7 +62,7 @@ def _waiting(
 
 
 class GivenAnswer(NamedTuple):
-    """Answer of a person to a question, with its author and its time in seconds since the epoch."""
+    """A person's answer to a question, with its author and its time in seconds since the epoch."""
 
     call_id: str
     behavior: str
@@ -86,7 +86,7 @@ def given_answers(records: Sequence[Record]) -> list[GivenAnswer]:
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
-    """Return the calls of a session whose results come from outside the run and are missing.
+    """Return the calls of a session whose results come from outside the run and have not arrived.
 
     Raises:
         SessionReadError: The recorded state is invalid.
@@ -163,7 +163,7 @@ def _record_first(
 
 
 def author_of(by: Any) -> str:
-    """Return the author of an answer: `by`, or this account for None.
+    """Return the author of an answer: `by`, or for None, this user account.
 
     Raises:
         ConfigError: `by` is neither None nor a non-blank text.
@@ -192,7 +192,7 @@ def already_answered(
 
 
 def _answer_before(records: Sequence[Record], kind: str, call_id: str) -> Record | None:
-    """Return the newest answer of a person to a call, or the newest result from outside the run.
+    """Return a person's newest answer to a call, or the newest result from outside the run.
 
     For a question, the record of a run whose new task replaced the question also counts.
     """

@@ -1,7 +1,7 @@
 """Replay a session: run the loop again offline and compare each step with the recording.
 
-Model responses, tool results, decisions, messages of people and the times that limits depend on come from
-the records. A replay calls no model, no tool and no function of the user, and touches no files. At each
+Model responses, tool results, decisions, messages from people and the times that limits depend on come from
+the records. A replay calls no model, no tool and no user function, and touches no files. At each
 checkpoint (when a request is ready, and at the end of a run) history and state must equal the recorded ones.
 """
 
@@ -65,7 +65,7 @@ class Difference:
         run: Number of the run in the session, from 1.
         step: Step that was being prepared, or the last one.
         what: ``message``, ``state``, ``parts``, ``tools``, ``options``, ``effect`` or ``end``.
-        message: Number of the message in the history, from 1; 0 if something else differs.
+        message: Number of the message in the history, from 1; 0 if `what` is not ``message``.
         expected: Recorded value, as plain JSON.
         got: Replayed value, as plain JSON.
     """
@@ -95,7 +95,7 @@ def _plain_lines(value: Any) -> list[str]:
 
 
 class Stopped(BaseException):
-    """End of the replay of a run: the recording ends, or a difference was found."""
+    """Raised to end the replay of a run: the recording has ended, or a difference was found."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Window:
 
     effects: dict[str, tuple[str, Any]]
     running: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
-    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # of earlier processes
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # recorded by earlier processes
     parts: list[dict[str, Any]] = field(default_factory=list)
     messages: list[HistoryMessage] = field(default_factory=list)
     state: dict[str, Any] | None = None
@@ -137,7 +137,7 @@ class RecordedClock(SystemClock):
 
 
 class RecordedBudget(Budget):
-    """Budget that is used up where the recorded one was; spending of other runs is not recorded."""
+    """Budget that is used up where the recorded one was; what other runs spent is not recorded."""
 
     journal: ReplayJournal
 
@@ -212,7 +212,7 @@ class ReplayJournal:
         return [] if messages is None else self._recorded(key, *messages)
 
     def note_part(self, part: Mapping[str, Any]) -> None:
-        """Keep a change of a part for the comparison."""
+        """Keep a change to a message part for the comparison."""
         self._changes.append(change_of(part))
 
     def checkpoint(self, state: Checkpointed) -> None:
@@ -310,7 +310,7 @@ def _call_states(changes: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
 
 
 def _without_failed(message: Any) -> Any:
-    """Return a message as earlier versions recorded it: without the mark of a failed call."""
+    """Return a message as earlier versions recorded it: without the mark for a failed call."""
     is_result = isinstance(message, dict) and message.get(META) == {"failed": True}
     return {name: field for name, field in message.items() if name != META} if is_result else message
 
@@ -328,7 +328,7 @@ def _as_error(failure: Mapping[str, Any]) -> Exception:
         kind, limit, reached = failure["limit"]
         error = LimitExceededError(kind, limit, reached, text)
         error.note = str(failure.get("note", ""))
-    elif name == VerdictError.__name__:  # the only other error that ends a run
+    elif name == VerdictError.__name__:  # no other type of error ends a run
         return VerdictError(text)
     else:
         unknown_error: Exception = type(name, (Exception,), {})(text)
@@ -489,7 +489,7 @@ class _Replay:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
-            prompt = member_at(self._agent, chain).system_prompt  # else the history may contain it
+            prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may hold it
         if is_handed:
             return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))
         state = first_state(point, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
@@ -550,7 +550,7 @@ class SkippingLoop(asyncio.SelectorEventLoop):
     """Event loop that skips timers instead of waiting.
 
     Args:
-        on_idle: Called when no task can ever continue; it must end the wait.
+        on_idle: Function to call when no task can ever continue; it must end the wait.
     """
 
     def __init__(self, on_idle: Callable[[], None]) -> None:

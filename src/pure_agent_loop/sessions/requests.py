@@ -14,7 +14,7 @@ from pure_agent_loop.sessions.run_record import NoClient, rebuild
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import ResumePoint
 
-_UNREADABLE = (KeyError, TypeError, ValueError, ConfigError)  # a record of another version
+_UNREADABLE = (KeyError, TypeError, ValueError, ConfigError)  # a record from another version
 
 
 @dataclass(slots=True)
@@ -42,14 +42,15 @@ class SentRequest:
     answered: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return number, usage and change as plain JSON."""
+        """Return the number, usage and change as plain JSON."""
         usage = None if self.usage is None else self.usage.to_dict()
         change = None if self.change is None else self.change.to_dict()
         return {"number": self.number, "usage": usage, "change": change}
 
 
 def requests_in(records: Sequence[Record], first: int = 1) -> Iterator[SentRequest]:
-    """Rebuild the requests of a session from a number on. Requests that cannot be read are left out."""
+    """Rebuild the requests of a session, starting at number `first`. Requests that cannot be read are
+    left out."""
     past, run, number = ResumePoint(), dict[str, Any](), 0
     before: SentRequest | None = None
     pending: SentRequest | None = None

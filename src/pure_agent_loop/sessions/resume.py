@@ -45,7 +45,7 @@ def begin_in_session(
         session_id: Id of the session; it is created if missing.
 
     Raises:
-        ConfigError: The id is invalid, the input does not fit the session, or there is nothing to resume.
+        ConfigError: The id is invalid, the input conflicts with the session, or there is nothing to resume.
         HistoryError: `messages` is not a list of messages.
         SessionLockedError: Another run writes this session; the error names its process.
         SessionReadError: The session cannot be read at all.
@@ -98,7 +98,8 @@ def first_state(
         point: Resume point of the session; recorded effects that are applied here are removed from the point.
 
     Raises:
-        ConfigError: There is no task and nothing to resume, or a session that has begun gets messages.
+        ConfigError: There is no task and nothing to resume, or `messages` was passed for a session that has
+            begun.
     """
     previous = point.to_state()
     if run_input.messages and (previous is not None or point.started_run is not None):
@@ -131,7 +132,7 @@ def first_state(
         ]
         if previous.stop_reason == SUSPENDED and open_questions:
             tools = ", ".join(each.tool for each in open_questions)
-            notices.append(f"The new task denied what waited for an answer in {session_id!r}: {tools}.")
+            notices.append(f"The new task denied calls that waited for approval in {session_id!r}: {tools}.")
         if point.was_cut_off:
             notices.append(f"The last run of {session_id!r} was interrupted; its recorded work is kept.")
             apply_recorded_effects(previous, point, prompts)
@@ -221,7 +222,7 @@ def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Promp
 
 
 def _text_after_hooks(text: str, key: str, point: ResumePoint, prompts: Prompts) -> str:
-    """Return a result as the hooks left it. Withhold a result that some hooks have not processed."""
+    """Return a result as the hooks left it. Withhold it if some hooks have not processed it."""
     for number in range(point.after_hooks):
         recorded = point.effects.get(f"{key}:{number}")
         if recorded is None:
@@ -234,7 +235,7 @@ def _text_after_hooks(text: str, key: str, point: ResumePoint, prompts: Prompts)
 def _with_new_task(
     state: QueryState, task: str, prompts: Prompts, media: Sequence[dict[str, Any]]
 ) -> QueryState:
-    """Start a new run on the same history: knowledge is kept, counters restart."""
+    """Start a new run on the same history: approvals and found tools are kept, counters restart."""
     state.close(prompts.tool_not_started)
     new = QueryState(
         system_prompt=state.system_prompt,

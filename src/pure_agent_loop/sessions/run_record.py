@@ -1,6 +1,6 @@
-"""Describe the configuration of a run for its record, and rebuild from that a kit without side effects.
+"""Describe the configuration of a run for its record, and rebuild a kit without side effects from it.
 
-Functions are not recorded, only their number: their results are among the recorded effects.
+Only the number of functions is recorded, not the functions: what they returned is in the recorded effects.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def describe(kit: Kit) -> dict[str, Any]:
 
 
 class RecordedTools(RunTools):
-    """Tools of a replay; the lists of toolsets come from the recording."""
+    """Tools for a replay; the tool lists of toolsets come from the recording."""
 
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         tools, number = self._in_step, 0
@@ -80,7 +80,7 @@ class RecordedTools(RunTools):
 
 
 class _RecordedOutput:
-    """Output check of a replay; its decisions come from the recording."""
+    """Output check for a replay; its decisions come from the recording."""
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.retries = int(plain["retries"])
@@ -132,7 +132,7 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
     """
     functions, flags = run["functions"], run["tool_flags"]
     rules = {name: run["permissions"][name] for name in _BEHAVIORS}
-    known = {limit_field.name for limit_field in fields(LoopLimits)}  # a later version may have more
+    known = {limit_field.name for limit_field in fields(LoopLimits)}  # a later version may have more limits
     limits = {name: _limit_value(value) for name, value in run["limits"].items() if name in known}
     limits["prices"] = read_prices(limits["prices"])
     prompts = run["prompts"]
@@ -187,7 +187,7 @@ def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]
 
 
 def _limit_value(value: Any) -> Any:
-    """Restore infinity, which has no JSON form."""
+    """Restore infinity, which JSON cannot express."""
     return float("inf") if value == "inf" else value
 
 

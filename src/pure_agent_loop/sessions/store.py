@@ -1,4 +1,4 @@
-"""Session store interface, its value types, checks of session ids, and shared parts of the stores."""
+"""Session store interface, its value types, session id checks, and shared parts of the stores."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_ID = 200
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line and paragraph separators
-# The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
+# The suffix that `JsonlStore.repair` appends is not counted, so that any session can be repaired.
 _REPAIRED = re.compile(r"(\.repaired(-\d+)?)*$")
 _OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-_GUARD = threading.Lock()  # guards the dictionary: `setdefault` may give two threads two locks
+_GUARD = threading.Lock()  # guards the dictionary: `setdefault` may give two threads different locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class SessionLog(Protocol):
 
     @property
     def problems(self) -> Sequence[str]:
-        """Sentences about damage at the time of opening, and its repair."""
+        """Descriptions of damage found when the session was opened, and of its repair."""
         ...
 
     def append(
@@ -97,8 +97,8 @@ class SessionLog(Protocol):
 
         Args:
             type: Kind of record: lower-case letters, digits, ``_ . -``, starting with a letter.
-            data: Content of the record. Values without a JSON form become text.
-            parent: Id of the record it follows; None for the newest.
+            data: Content of the record. Values that cannot be written as JSON become text.
+            parent: Id of the record that this one follows; None for the newest record.
             durable: Return only when this and all earlier records would survive a power cut.
 
         Returns:
@@ -183,7 +183,7 @@ SessionPlace: TypeAlias = str | os.PathLike[str] | SessionStore | HasStore  # se
 
 
 class Stamps(Protocol):
-    """Store with a cheap check for changes of a session."""
+    """Store with a cheap check for changes to a session."""
 
     def stamp(self, session_id: str) -> object:
         """Return a value that changes with each record; None if the session does not exist."""
@@ -260,7 +260,7 @@ def close_store(store: object) -> None:
 
 
 def is_remote(log: SessionLog) -> bool:
-    """Return True if writing to the log takes network time and must happen in a thread."""
+    """Return True if writing to the log goes over the network and must happen in a thread."""
     return bool(getattr(log, "is_remote", False))
 
 
@@ -331,7 +331,7 @@ class BaseLog(ABC):
         now: Function that returns the time, in seconds since the epoch.
     """
 
-    is_remote = False  # True if an append may take network time and must happen in a thread
+    is_remote = False  # True if an append goes over the network and must happen in a thread
 
     def __init__(self, session_id: str, transcript: Transcript, lock: Lock, now: Callable[[], float]) -> None:
         self.session_id = session_id
@@ -364,7 +364,7 @@ class BaseLog(ABC):
             return record
 
     def adopt(self, records: Sequence[Record]) -> None:
-        """Copy records of another session unchanged; this session must be empty.
+        """Copy records from another session unchanged; this session must be empty.
 
         Args:
             records: Records in the order they were written.
@@ -463,7 +463,7 @@ def not_found(session_id: str, place: object) -> SessionNotFoundError:
 
 @contextlib.contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Raise errors of the system as `SessionWriteError`."""
+    """Raise system errors as `SessionWriteError`."""
     try:
         yield
     except OSError as error:
@@ -471,12 +471,12 @@ def write_errors(path: Path) -> Iterator[None]:
 
 
 def newest_first(sessions: Iterable[SessionInfo | None]) -> list[SessionInfo]:
-    """Return the entries of a session list in its order, without those of damaged sessions."""
+    """Return the entries of a session list in list order, without damaged sessions."""
     return sorted((info for info in sessions if info is not None), key=lambda info: (-info.updated, info.id))
 
 
 def list_entry(session_id: Any, made: Any, first: Any, last: Any, size: Any) -> SessionInfo | None:
-    """Return the list entry of a session as a store holds it; None if a value is damaged.
+    """Return a session's list entry from the values in a store; None if a value is damaged.
 
     Args:
         made: Time of the session's creation.

@@ -21,8 +21,8 @@ class Entry:
     """One thing that happened in a session.
 
     Args:
-        kind: ``task`` (the task of a run), ``user`` (another message of a person), ``notice`` (a message
-            of the framework to the model), ``thinking``, ``answer``, ``call``, ``result``, ``shortened``
+        kind: ``task`` (the task of a run), ``user`` (another message from a person), ``notice`` (a message
+            from the framework to the model), ``thinking``, ``answer``, ``call``, ``result``, ``shortened``
             (older history was replaced) or ``end`` (why a run ended: its stop reason, and its error).
         text: Text of the entry; the arguments of a call as JSON.
         time: Time of recording, in seconds since the epoch.
@@ -33,7 +33,7 @@ class Entry:
         seconds: Running time of the call; None if not recorded.
         call_id: Id of the call, for a call or a result.
         exit_code: Exit code of the command that the call ran; None for other tools.
-        by: For a result: name of the person who answered the question about the call; empty if none did.
+        by: For a result: name of the person who answered the question about the call; empty if nobody did.
         verdict: That answer: ``allow`` or ``deny``.
         answered_at: Time of that answer, in seconds since the epoch.
     """
@@ -75,7 +75,7 @@ class Story:
 
 
 def read_story(records: Sequence[Record]) -> Story:
-    """Build the readable history of a session; records that do not fit are skipped.
+    """Build the readable history of a session; unknown records are skipped.
 
     Args:
         records: Records in the order they were written, as a store returns them.
@@ -101,9 +101,9 @@ class _StoryReader:
         self._known: set[str] = set()  # messages in the history
         self._tools: dict[str, str] = {}  # tool names by call id
         self._outcomes: dict[str, Mapping[str, Any]] = {}  # outcomes of tools, by call id
-        self._answers: dict[str, dict[str, Any]] = {}  # answers of persons, by call id
+        self._answers: dict[str, dict[str, Any]] = {}  # people's answers, by call id
         self._parts: dict[str, dict[str, float]] = {}  # call id -> state -> its time
-        self._failure = ""  # message of the last error of a run
+        self._failure = ""  # message of the last error in a run
 
     def add(self, record: Record) -> None:
         data = record.data

@@ -5,12 +5,12 @@ run       start of a run: its task, system prompt, tools, limits and model
 messages  messages added to the history since the last record of this kind
 boundary  the whole history, after its older part was shortened
 state     state of the run without the messages; it includes everything recorded before it
-answer    response of the model
+answer    response from the model
 intent    a tool is about to run
 outcome   outcome of the tool
 value     decision of a user function or a person; incoming messages; a summary
-parts     state changes of a step's parts with times: pending, running, completed; written at its end
-failure   error of an effect; the effect is tried again when the run is resumed
+parts     state changes of a step's parts with times: pending, running, completed; written when it ends
+failure   error from an effect; the effect is tried again when the run is resumed
 end       stop reason of a run
 ========  =====================================================================================
 
@@ -68,7 +68,7 @@ _EXPECTED_TYPES = {
     "forms": list[str],
     "refusal": list[str],
 }
-# `value` is an object of the program and is not recorded; newer fields are recorded only if set.
+# `value` is an object in the program and is not recorded; newer fields are recorded only if set.
 _OPTIONAL_FIELDS = ("parts", "command", "refused")
 _OUTCOME_FIELDS = [
     field.name for field in fields(ToolOutcome) if field.name not in (*_OPTIONAL_FIELDS, "value", "error")
@@ -181,7 +181,7 @@ class ResumePoint:
     Args:
         state: Plain form of the newest state, without messages; None before the first checkpoint.
         effects: Effects recorded after that state, by key, as (type, data).
-        intents: Intents of the tools that have begun, by key.
+        intents: Intents of tool calls that have begun, by key.
         started_run: Record of the newest run that has a task or is a handoff, until its first state.
         next_messages: History of the next state.
         after_hooks: Number of hooks that process each result before the model sees it.
@@ -215,7 +215,7 @@ class ResumePoint:
 
     @property
     def unfinished(self) -> set[str]:
-        """Keys of tools that have begun and have no outcome."""
+        """Keys of tool calls that have begun and have no outcome."""
         return self.intents.keys() - self.effects.keys()
 
     @property
@@ -262,7 +262,7 @@ class ResumePoint:
                     self.unused_answers.add(key)
 
     def without_copied(self) -> ResumePoint:
-        """Drop answers copied from another session about calls that have not begun."""
+        """Drop answers that were copied from another session and belong to calls that have not begun."""
         self.copied_answers = {key for key in self.copied_answers if not self.has_begun(key)}
         self.effects = {key: effect for key, effect in self.effects.items() if key not in self.copied_answers}
         return self
@@ -301,7 +301,7 @@ def ask_key(step: int, call_id: str) -> str:
 
 
 def _newer_than(state: Mapping[str, Any], *, new_task: bool = False) -> Callable[[str], bool]:
-    """Return a test for effect keys newer than a state. It matches only if a state was lost."""
+    """Return a test for effect keys newer than a state; such keys exist only if a state was lost."""
     ledger = state.get("ledger")
     steps = ledger.get("steps") if isinstance(ledger, dict) else None
     if new_task or state.get("stop_reason") is not None or not isinstance(steps, int):
@@ -329,7 +329,7 @@ def read_resume_point(records: Sequence[Record], session_id: str = "") -> Resume
 
 
 def starts_with(messages: Sequence[object], known: Sequence[object]) -> bool:
-    """Return True if `known` are the first messages, by identity."""
+    """Return True if the first messages are the same objects as `known`."""
     return len(messages) >= len(known) and all(map(operator.is_, known, messages))
 
 
@@ -341,8 +341,8 @@ class SessionJournal:
     next effect begins, or at the end of the run.
 
     Args:
-        point: Resume point at opening; its effects are returned instead of executed.
-        unknown: Function from a tool's name to the outcome of an interrupted call.
+        point: Resume point at opening; its effects are returned, not executed again.
+        unknown: Function that returns the outcome of an interrupted call for a tool's name.
     """
 
     def __init__(
@@ -396,7 +396,7 @@ class SessionJournal:
         """Run an effect and record its result, or return the recorded result.
 
         Raises:
-            SessionWriteError: The record cannot be written; a tool has not begun then.
+            SessionWriteError: The record cannot be written; in that case a tool has not begun.
         """
         if key in self._recorded:
             value: T = read_effect(key, *self._recorded.pop(key))
@@ -413,7 +413,7 @@ class SessionJournal:
             await self._append("failure", {"key": key, **describe_failure(error)})
             raise
         step, _, what = key.partition(":")
-        if what == "model":  # the new response has other calls than the lost one
+        if what == "model":  # the new response has different calls
             self._keep_effects(lambda other: other.partition(":")[0] != step)
         return await self._record(key, value)
 
@@ -458,7 +458,7 @@ class SessionJournal:
         return incoming
 
     def note_part(self, part: Mapping[str, Any]) -> None:
-        """Keep a change of a part for the next checkpoint; until then other records hold the same."""
+        """Keep a change to a part for the next checkpoint; until then other records hold the same data."""
         self._changes.append(change_of(part))
 
     def checkpoint(self, state: Checkpointed) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots of a workspace: changes of each step, and undo."""
+"""Snapshots of a workspace: what each step changed, and how to undo it."""
 
 from __future__ import annotations
 

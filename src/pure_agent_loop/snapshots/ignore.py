@@ -21,7 +21,7 @@ class _Rule:
     names: tuple[Test | None, ...]  # None for ``**``
     negated: bool
     folders_only: bool
-    last: Test | None  # test of the name, for a pattern that matches at any depth
+    last: Test | None  # test for the name, if the pattern matches at any depth
 
 
 class Rules:
@@ -109,7 +109,7 @@ def _name_test(pattern: str) -> Test:
 
 
 def _letter_test(token: re.Match[str]) -> Test | None:
-    """Return the test of one character; None for a star."""
+    """Return a test for one character; None for a star."""
     if token["choice"] is not None:
         negated = token["negated"] != ""
         ranges = [(part["low"], part["high"] or part["low"]) for part in _RANGE.finditer(token["choice"])]

@@ -20,13 +20,13 @@ BETWEEN = "changed outside the steps, between them"
 MOVED = "moved here from a place outside the snapshots; move it back yourself"
 NOT_KEPT = "its earlier content was not stored (too large, or not readable)"
 NOT_KEPT_NOW = (
-    "its present content is not stored (too large), so it could not be recovered; remove it yourself"
+    "its current content is not stored (too large), so it could not be recovered; remove it yourself"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A path with its present and its wanted entry."""
+    """A path with its current and its wanted entry."""
 
     path: str
     now: PathEntry | None
@@ -237,7 +237,7 @@ class Restorer:
             name = parts[-1]
             if action.target.kind == "folder":
                 folder.make(name)
-                folder.enter(name).close()  # fails if the name belongs to something else
+                folder.enter(name).close()  # fails if the name is not a folder
                 return
             if action.path in self._in_place:
                 self._overwrite(folder, action, data)
@@ -309,7 +309,7 @@ def _write_file(folder: FolderHandle, name: str, data: bytes, mode: int, flags: 
 
 
 def _swaps_folder(action: Action) -> bool:
-    """Return True if a folder replaces something else, or the other way round."""
+    """Return True if a folder replaces a file or link, or the other way round."""
     if action.now is None or action.target is None:
         return False
     return (action.now.kind == "folder") != (action.target.kind == "folder")

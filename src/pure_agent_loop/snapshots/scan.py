@@ -93,7 +93,7 @@ def _statx() -> Callable[..., int] | None:
 
 
 def coarse_time() -> float:
-    """Return the time of the file systems' clock, in seconds since 1970; on Linux it lags by some ms."""
+    """Return the time of the file systems' clock, in seconds since 1970; on Linux it lags by a few ms."""
     if sys.platform != "linux":
         return time.time()
     return time.clock_gettime(_COARSE)
@@ -126,7 +126,7 @@ class ScanResult:
     Args:
         is_frozen: True if the rules come from an earlier scan, whatever the workspace holds now.
         known: Files of the last scan.
-        only: Paths to scan, with their parent folders; None to scan by the rules.
+        only: Paths to scan, with their parent folders; None to follow the rules.
         links: Inode of each file with several names, by path.
         left_out: Paths that could not be scanned, with the reason.
     """
@@ -349,7 +349,7 @@ def _read_ignore_file(folder: FolderHandle) -> list[str]:
 
 
 def _prefix_lengths(path: str) -> list[int]:
-    """Return the length of each prefix of a path that is a path itself."""
+    """Return the length of each prefix of a path that is itself a path."""
     return [*(index for index, character in enumerate(path) if character == "/"), len(path)]
 
 

@@ -41,7 +41,7 @@ REMEMBERED = 4  # manifests kept in memory
 
 @dataclass(frozen=True, slots=True)
 class ScanScope:
-    """Scope of a scan that does not cover the whole workspace by the current rules.
+    """Scope of a scan that uses earlier rules or covers only some paths.
 
     Args:
         only: Paths to scan, whatever the rules are.

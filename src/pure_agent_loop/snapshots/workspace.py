@@ -1,4 +1,4 @@
-"""Snapshots of a workspace: changes of each step, and undo."""
+"""Snapshots of a workspace: what each step changed, and how to undo it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class WorkspaceSnapshots:
         record |= {"time": began, "view": await self._name_view(snapshot.scan.view, history)}
         await self._write(record, "before", snapshot)
         self._open[session, step] = record["id"]
-        # Wait, so that files of the step are newer than existing ones by the clock of the file system.
+        # Wait, so that files of the step are newer than existing ones according to the file system's clock.
         for _ in range(_TICKS):
             if coarse_time() > began:
                 break
@@ -153,7 +153,7 @@ class WorkspaceSnapshots:
         return name
 
     async def after(self, session_id: str, step: int) -> StepChanges:
-        """Return the changes of a step; none if its start was not recorded (reported then).
+        """Return what a step changed; empty if its start was not recorded, which is then reported.
 
         Raises:
             SnapshotError: The changes cannot be determined.
@@ -168,7 +168,7 @@ class WorkspaceSnapshots:
         return StepChanges(changes, " ".join(notices))
 
     async def _scan_after(self, step: StepRecord) -> Snapshot:
-        """Take a snapshot after a step, by the rules that were in force before it."""
+        """Take a snapshot after a step, with the rules that were in force before it."""
         if step.view is None or not self._store.has(step.before):
             return await self._taker.take()
         before = await self._taker.manifest(step.before)
@@ -179,7 +179,7 @@ class WorkspaceSnapshots:
             return await self._taker.take(replace(scope, only=before))
 
     async def _finish(self, step: StepRecord, *, is_whole: bool) -> tuple[list[FileChange], list[str]]:
-        """Record how a step ended. Return the changes of the step, and notices about the changes."""
+        """Record how a step ended. Return what the step changed, and notices about it."""
         snapshot = await self._scan_after(step)
         notices = self._scan_notices(snapshot)
         if snapshot.scope.only is not None:
@@ -251,7 +251,7 @@ class WorkspaceSnapshots:
         return [step.info() for step in steps if step.has_changed]
 
     async def diff(self, session_id: str, step: int, *, run: int | None = None) -> list[FileChange]:
-        """Return the changes of a step.
+        """Return what a step changed.
 
         Args:
             session_id: As for `steps`.
@@ -351,8 +351,8 @@ class WorkspaceSnapshots:
         """Remove old steps, and snapshots that only they use.
 
         Args:
-            keep_days: Maximum age in days; None for the value of the object.
-            keep_steps: Maximum number of steps; None for the value of the object.
+            keep_days: Maximum age in days; None for the object's own setting.
+            keep_steps: Maximum number of steps; None for the object's own setting.
 
         Returns:
             The number of removed steps.

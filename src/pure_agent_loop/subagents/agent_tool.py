@@ -1,4 +1,4 @@
-"""An agent as a tool of another agent: each call runs the agent as a foreground task."""
+"""An agent as a tool for another agent: each call runs the agent as a foreground task."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         name: Name of the tool; empty for the agent's name, adapted to tool names.
 
     Raises:
-        ConfigError: Neither tool nor agent has a name, or the input type has no JSON form.
+        ConfigError: Neither tool nor agent has a name, or the input type cannot be expressed as JSON.
     """
     agent_name = name or agent.config.name
     if not agent_name:
@@ -117,7 +117,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         ask,
         name=name or tool_name(agent_name),
         description=texts[default_language()],
-        timeout=float("inf"),  # limited by the agent's and the parent's limits
+        timeout=float("inf"),  # the agent's and the parent's limits apply
         read_only=True,  # the parent's policy judges each call of the agent itself
         words={language: ToolWords(text) for language, text in texts.items()},
     )

@@ -65,8 +65,8 @@ def tools_of(
         above: Tools of the parent. External tools are omitted, because only the parent's caller can supply
             their results.
         own: The parent's tools for tasks, which a subagent does not inherit.
-        bound: Tools for the subagent's separate folder; None if it works in the shared one. Tools of the same
-            name replace the parent's; of the other tools of the parent, only the read-only ones are kept.
+        bound: Tools for the subagent's separate folder; None if it works in the shared one. They replace the
+            parent's tools of the same name; of the parent's other tools, only the read-only ones are kept.
 
     Raises:
         RightsError: The definition names tools that are not available.
@@ -133,7 +133,7 @@ def _seconds(limit: float | None, left: float | None) -> float | None:
 
 
 class ChildBudget(Budget):
-    """The budget of a subagent, within the parent's shared budget and the rest of the parent's limits.
+    """The budget of a subagent, within the parent's shared budget and what remains of its limits.
 
     Args:
         used_up_above: Function that returns the limit which the parent and its subagents have reached; empty
@@ -247,7 +247,7 @@ class Child:
         return f"{self.record.id}:{call_id}"
 
     def label_question(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
-        """Return a question of the task in the form that the person sees."""
+        """Return a question from the task in the form that the person sees."""
         reason = words.asked_by.format(reason=request.reason, agent=self.record.agent)
         args = request.args if request.question is None else {"question": reason}
         return replace(request, args=args, reason=reason, call_id=self.call_name(request.call_id))
@@ -256,8 +256,8 @@ class Child:
         """Update the record from an event of the task's run.
 
         Returns:
-            The part to report: a call's new state, or an empty dict for the task itself; None if there is
-            nothing to report.
+            The message part to report, for a call's new state; an empty dict for the task itself; None for
+            nothing.
         """
         record = self.record
         record.last_activity = event.timestamp
@@ -339,7 +339,7 @@ def child_for_call(
     kit: Kit,
     tasks: TaskStore | None,
 ) -> Child:
-    """Return the task of a tool call: a new task, or the one that an earlier attempt began in the session.
+    """Return the task for a tool call: a new task, or the one that an earlier attempt began in the session.
 
     Args:
         tasks: Store of task records; None for a run without a session.

@@ -54,8 +54,8 @@ class AgentDefinition:
         prompt: System prompt; a string, or a dict of strings by language.
         tools: ``"inherit"`` for all tools of the parent, or the names of some of them, or additional `Tool`
             objects. The parent's rules and permission mode apply to all of them.
-        model: Another model on the same server; None for the parent's model.
-        llm: Another client; None for the parent's client.
+        model: A different model on the same server; None for the parent's model.
+        llm: A different client; None for the parent's client.
         limits: Limits, capped at what the parent has left; None for the parent's limits.
         workspace: ``shared``; ``read-only``: only read-only tools; ``scratch``: a copy, deleted
             afterwards; ``worktree``: a separate git worktree, kept if it has changes.
@@ -94,7 +94,7 @@ class AgentDefinition:
         for field in ("description", "prompt") if self.agent is None else ("description",):
             _check_text(f"AgentDefinition {self.name!r}: {field}", getattr(self, field))
         self._check_tools()
-        form_of(self.output_type)  # rejects a type without a JSON form
+        form_of(self.output_type)  # rejects a type that JSON cannot express
         owner = f"AgentDefinition {self.name!r}"
         checked_choice(f"{owner}: workspace", self.workspace, WORKSPACE_MODES)
         if self.permission_mode is not None:

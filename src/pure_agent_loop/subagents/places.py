@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.repository import git_folders
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 MAX_COPIED_BYTES = 200_000_000
@@ -25,16 +25,20 @@ MAX_COPIED_FILES = 20_000
 MAX_DIFF_CHARS = 20_000
 _MAX_COMPARED_BYTES = 500_000
 _GIT_SECONDS = 60.0
-# Never run code from the repository: a subagent may have written hooks or settings into it.
+# The data of a repository: git runs nothing that it contains or names. A checkout links to this data and has
+# its own configuration; the repository's configuration and hooks are never read.
+_DATA = ("objects", "refs", "logs", "packed-refs", "shallow", "info", "lfs")
+# Programs that the user's own settings name for every repository, except filters.
 _SETTINGS = {
+    "core.bare": "false",
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "protocol.allow": "never",
     "log.showSignature": "false",
     "submodule.recurse": "false",
+    "gc.auto": "0",
 }
 _SAFE_OPTIONS = tuple(word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}"))
-_FILTER = re.compile(r"filter\..+\.(?:clean|smudge|process|required)", re.S | re.I)
 
 
 class PlaceError(PureAgentLoopError):
@@ -164,6 +168,10 @@ def _bytes(path: Path | None) -> bytes:
 class Worktree:
     """A git worktree of HEAD on a new branch, in a folder outside the workspace.
 
+    Git never reads the repository's configuration here: it works with a second git folder, which has a
+    configuration of its own and links to the repository's data. So no program that the repository names can
+    run, and missing objects are never fetched.
+
     Args:
         path: Folder of the worktree; an existing worktree there is reused.
 
@@ -172,21 +180,72 @@ class Worktree:
     """
 
     def __init__(self, source: Path, path: Path, branch: str, words: SubagentWords) -> None:
-        self._source, self.path, self._branch, self._words = source.resolve(), path, branch, words
-        top = self._git_in_source("rev-parse", "--show-toplevel", "--git-common-dir", "--show-prefix").split(
-            "\n"
-        )
-        self._git_folder = str((self._source / top[1]).resolve())
-        if not path.exists():
-            private_folder(path.parent)
-            self._git_in_source("worktree", "add", "-q", "-b", branch, str(path), "HEAD")
-        self._worktree_git_dir = str(Path(self._git_folder) / "worktrees" / path.name)
-        self._base_commit = self._git_in_source("merge-base", "HEAD", branch)
-        self.root = path / top[2] if len(top) > 2 else path
-        self.root.mkdir(parents=True, exist_ok=True)
+        self.path, self._branch, self._words = path, branch, words
+        source = source.resolve()
+        found = git_folders(source)
+        if found is None:
+            reason = {"command": "rev-parse", "folder": source, "error": "not a git repository"}
+            raise PlaceError(model_text("git_failed", **reason))
+        top, self._source_git, common = found
+        self._data_git = path.with_name(f"{path.name}.git")
+        self._own_git = common / "worktrees" / path.name
+        try:
+            self._link_data(common)
+            if not path.exists():
+                self._add()
+            self._base_commit = self._git(self._source_git, "merge-base", "HEAD", self._ref)
+            self.root = path / source.relative_to(top)
+            self.root.mkdir(parents=True, exist_ok=True)
+        except (OSError, PlaceError) as error:
+            shutil.rmtree(self._data_git, ignore_errors=True)
+            if isinstance(error, PlaceError):
+                raise
+            raise PlaceError(model_text("git_broken", folder=source, error=error)) from error
+
+    @property
+    def _ref(self) -> str:
+        return f"refs/heads/{self._branch}"
+
+    def _link_data(self, common: Path) -> None:
+        """Create the second git folder, for the kind of object names that the repository has."""
+        private_folder(self._data_git.parent)
+        verify = ("rev-parse", "-q", "--verify", "HEAD^{commit}")
+        try:
+            self._init_data(common)
+            self._git(self._source_git, *verify)
+        except PlaceError:
+            self._init_data(common, "--object-format=sha256")
+            self._git(self._source_git, *verify)
+
+    def _init_data(self, common: Path, *options: str) -> None:
+        shutil.rmtree(self._data_git, ignore_errors=True)
+        self._start_git("init", "-q", "--bare", "--template=", *options, str(self._data_git))
+        for name in _DATA:
+            shutil.rmtree(self._data_git / name, ignore_errors=True)
+            (self._data_git / name).symlink_to(common / name)
+
+    def _add(self) -> None:
+        """Create what ``git worktree add`` creates, and check the files out."""
+        self._git(self._source_git, "update-ref", self._ref, "HEAD", "")
+        try:
+            self._own_git.mkdir(parents=True)
+            pointers = {"HEAD": f"ref: {self._ref}", "commondir": "../..", "gitdir": str(self.path / ".git")}
+            for name, value in pointers.items():
+                (self._own_git / name).write_text(f"{value}\n")
+            private_folder(self.path)
+            (self.path / ".git").write_text(f"gitdir: {self._own_git}\n")
+            self._git(self._own_git, "reset", "-q", "--hard")
+        except BaseException:
+            self._remove()
+            raise
+
+    def _remove(self) -> None:
+        for folder in (self.path, self._own_git):
+            shutil.rmtree(folder)
+        self._git(self._source_git, "update-ref", "-d", self._ref)
 
     async def report(self) -> str:
-        """Return the changed files and the place of the worktree."""
+        """Return the changed files and the location of the worktree."""
         files = self._changes()
         if not files:
             return self._words.tree_removed
@@ -197,43 +256,41 @@ class Worktree:
         try:
             if self._changes():
                 return str(self.path)
-            self._git_in_source("worktree", "remove", "--force", str(self.path))
-            self._git_in_source("branch", "-q", "-D", self._branch)
-        except PlaceError:
+            self._remove()
+        except (PlaceError, OSError):
             return str(self.path)
+        finally:
+            shutil.rmtree(self._data_git, ignore_errors=True)
         return ""
 
     def _changes(self) -> str:
-        # Do not read the worktree's .git file: the subagent may have replaced it.
-        options = ("--git-dir", self._worktree_git_dir, "--work-tree", str(self.path))
         words = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")
-        files = self._git(self.path, *words, options=options).rstrip()
-        commits = self._git_in_source("log", "--oneline", f"{self._base_commit}..{self._branch}", "--")
+        files = self._git(self._own_git, *words).rstrip()
+        commits = self._git(
+            self._source_git, "log", "--oneline", f"{self._base_commit}..{self._ref}", "--"
+        ).rstrip()
         return "\n".join(part for part in (commits, files) if part)
 
-    def _git_in_source(self, *words: str) -> str:
-        return self._git(self._source, *words)
+    def _git(self, folder: Path, *words: str) -> str:
+        """Run git in the worktree, with the ``HEAD`` and index of a git folder."""
+        folders = {"GIT_DIR": folder, "GIT_COMMON_DIR": self._data_git, "GIT_WORK_TREE": self.path}
+        return self._start_git(*words, **{name: str(value) for name, value in folders.items()})
 
-    def _git(self, folder: Path, *words: str, options: tuple[str, ...] = ()) -> str:
-        # Turn off filter programs that the repository configures, but not those in the user's git settings.
-        listing = ("config", "--list", "--show-scope", "--name-only", "-z")
-        fields = self._start_git(folder, *listing, options=options).split("\0")
-        pairs = zip(fields[::2], fields[1::2], strict=False)
-        filters = {key for scope, key in pairs if scope in ("local", "worktree") and _FILTER.fullmatch(key)}
-        if any("=" in key for key in filters):
-            raise PlaceError(f"The git settings of {folder} have a filter with '=' in its name. Remove it.")
-        off = (word for key in sorted(filters) for word in ("-c", f"{key}="))
-        return self._start_git(folder, *words, options=(*off, *options))
-
-    def _start_git(self, folder: Path, *words: str, options: tuple[str, ...]) -> str:
+    def _start_git(self, *words: str, **variables: str) -> str:
         git = find_program("git")
         if git is None:
             raise PlaceError(model_text("needs_git"))
+        fixed = {
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_NO_LAZY_FETCH": "1",
+            "LC_ALL": "C",
+        }
         try:
             done = subprocess.run(  # noqa: S603 - git, with fixed arguments
-                [git, *_SAFE_OPTIONS, "-C", str(folder), *options, *words],
-                cwd=NEUTRAL_DIR,
-                env=child_environment(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", LC_ALL="C"),
+                [git, *_SAFE_OPTIONS, *words],
+                cwd=self.path if self.path.exists() else NEUTRAL_DIR,
+                env=child_environment(**fixed, **variables),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -242,18 +299,18 @@ class Worktree:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise PlaceError(model_text("git_broken", folder=folder, error=error)) from error
+            raise PlaceError(model_text("git_broken", folder=self.path, error=error)) from error
         if done.returncode:
             error_text = done.stderr.strip()[:500]
-            raise PlaceError(model_text("git_failed", command=words[0], folder=folder, error=error_text))
-        return done.stdout.removesuffix("\n") if words[0] != "rev-parse" else done.stdout.rstrip("\n")
+            raise PlaceError(model_text("git_failed", command=words[0], folder=self.path, error=error_text))
+        return done.stdout.rstrip("\n")
 
 
 async def place_for(mode: str, source: Path | None, path: Path, words: SubagentWords) -> TaskFolder | None:
     """Create the separate folder of a task; return None if the task works in the shared folder.
 
     Args:
-        mode: ``scratch``, ``worktree``, or another mode.
+        mode: ``scratch``, ``worktree``, or any other mode.
         path: Folder for a worktree; the last part of the path is the branch name.
 
     Raises:

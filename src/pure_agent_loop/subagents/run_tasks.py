@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 # -- the task table: state shared by all runs of one `SubagentManager` -----------------------------------
 
-MAX_REMEMBERED = 64  # maximum kept tasks of runs without a session
+MAX_REMEMBERED = 64  # maximum tasks to keep for runs without a session
 Report = Callable[[Child], None]
-POLL_SECONDS = 0.1  # interval for messages of other threads, and kill files
-STOP_SECONDS = 5.0  # grace period of a subagent after cancellation
+POLL_SECONDS = 0.1  # seconds between checks for kill files and messages from other threads
+STOP_SECONDS = 5.0  # seconds for a cancelled subagent to end
 
 
 class DepthAware(Protocol):
-    """A `Background` that can be moved to the depth of a subagent."""
+    """A `Background` that can be copied for a subagent at a greater depth."""
 
     def below(self, depth: int) -> Background:
         """Return a copy of this background-task manager for a subagent at this depth."""
@@ -150,7 +150,7 @@ class RunTasks:
     Args:
         table: State shared with the other runs of its `SubagentManager`.
         tasks: Store of task records; None for a run without a session.
-        below: Function that returns the background work of a subagent at a depth.
+        below: Function that returns the background work for a subagent at a given depth.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class RunTasks:
         return Child(record, definition)
 
     def for_call(self, agent: AgentDefinition, prompt: str, call: ToolContext) -> Child:
-        """Return the task of a tool call; see `child_for_call`."""
+        """Return the task for a tool call; see `child_for_call`."""
         return child_for_call(agent, self._clean(prompt), call, self._state, self._kit, self.tasks)
 
     def resume(self, child: Child, prompt: str, **details: Any) -> Child:
@@ -348,7 +348,7 @@ class RunTasks:
         return state, kit
 
     def _background_for(self, definition: AgentDefinition, *, deeper: bool) -> Background | None:
-        """Return the background work of a subagent: from its own agent, or from this run."""
+        """Return the background work for a subagent: from its own agent, or from this run."""
         if definition.agent is None:
             return self._below(self._depth + 1) if deeper else None
         own = as_protocol(background_of(kit_of(definition.agent)), DepthAware)

@@ -46,7 +46,7 @@ _OPEN_STATES = ("pending", "backgrounded")
 
 
 class TaskTransitionError(PureAgentLoopError, ValueError):
-    """A task state cannot follow the current one."""
+    """A task cannot go from its current state to the new one."""
 
 
 class TaskNotFoundError(PureAgentLoopError, LookupError):
@@ -113,7 +113,7 @@ class TaskRecord:
         """Change the state and record the time.
 
         Raises:
-            TaskTransitionError: The state cannot follow the current one.
+            TaskTransitionError: The task cannot go from its current state to this one.
         """
         if state not in TRANSITIONS[self.state]:
             raise TaskTransitionError(f"Task {self.id} cannot change from {self.state!r} to {state!r}.")
@@ -294,7 +294,7 @@ class TaskStore:
         return self.get(task_id)
 
     def is_to_be_killed(self, task_id: str) -> bool:
-        """True if a stop of the task has been requested."""
+        """True if somebody has requested to stop the task."""
         return self._path(task_id, "kill").exists()
 
     def forget_kill(self, task_id: str) -> None:

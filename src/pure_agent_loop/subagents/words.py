@@ -60,7 +60,7 @@ _BY_LANGUAGE = {"en": ENGLISH, "zh": CHINESE}
 
 
 def words_for(language: str | None = None) -> SubagentWords:
-    """Return the texts of a language.
+    """Return the texts in a language.
 
     Args:
         language: ``"en"``, ``"zh"``, or None for the language of the run, else of the environment.

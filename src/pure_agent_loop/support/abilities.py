@@ -19,7 +19,7 @@ def as_protocol(thing: object, ability: Callable[..., T]) -> T | None:
     client would lose the optional methods of the wrapped one.
 
     Args:
-        thing: An object of the user, such as a client, a compactor or a store.
+        thing: An object from the user, such as a client, a compactor or a store.
         ability: A `Protocol` that has the required methods.
     """
     for name in _names(ability):
@@ -55,7 +55,7 @@ def check_method(name: str, value: object, method: str, *parameters: str) -> Non
     """Reject an object without a method that accepts these arguments.
 
     Raises:
-        ConfigError: The method is missing or has another signature.
+        ConfigError: The method is missing or does not accept these arguments.
     """
     function = getattr(value, method, None)
     if not callable(function):

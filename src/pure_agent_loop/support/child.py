@@ -43,7 +43,7 @@ _PLACES = (
 _FOLDER_LISTS = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _PACKAGE = __name__.partition(".")[0]
 # The child uses the same copy of this package, even an editable or a vendored one; all other folders are
-# appended, so that they do not hide any module.
+# appended, so that they do not shadow any module.
 _BEGIN = """\
 import importlib.util as util, runpy, sys
 package, start, folders, module = sys.argv[1:5]
@@ -101,7 +101,7 @@ def find_program(name: str) -> str | None:
 
 
 def child_environment(*names: str, **variables: str) -> dict[str, str]:
-    """Return the environment of a child process: folders of the user and the system only."""
+    """Return a child's environment: known variables only, and no folder inside the working folder."""
     env = {name: os.environ[name] for name in (*_KEPT, *names) if name in os.environ}
     for name in (*_PLACES, *_FOLDER_LISTS):
         folders = filter(_is_usable, os.environ.get(name, "").split(os.pathsep))

@@ -40,7 +40,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class FileEnd(Protocol):
-    """State of the end of a file of lines."""
+    """State of the last line in a file of lines."""
 
     @property
     def size(self) -> int:

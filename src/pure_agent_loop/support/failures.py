@@ -1,4 +1,4 @@
-"""Log errors of user functions with a traceback; the model gets only the message."""
+"""Log errors raised by user functions with a traceback; the model gets only the message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def logging_without(redactor: Redactor | None) -> Iterator[None]:
 
 
 def is_meant(error: BaseException) -> bool:
-    """True if an error carries a message for the model: an error of this package or a subclass."""
+    """True if an error carries a message for the model: an error from this package or a subclass."""
     if isinstance(error, PureAgentLoopError):
         return not isinstance(error, ConfigError)
     if isinstance(error.__cause__, (StopIteration, StopAsyncIteration)):  # converted to RuntimeError here
@@ -50,7 +50,7 @@ def _raised_at(error: BaseException) -> TracebackType | None:
 
 
 def log_failure(owner: str, error: BaseException) -> None:
-    """Log what a function raised, with its traceback, unless it is an error of this package.
+    """Log what a function raised, with its traceback, unless it is an error from this package.
 
     The place in the log record, such as ``%(filename)s``, is the place where the error was raised.
 

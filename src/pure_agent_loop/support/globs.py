@@ -30,11 +30,11 @@ def fits(pattern: str, text: str, *, marks: bool = True, too_long: bool = False)
 
 
 def match_stars(tests: Sequence[Test | None], items: Sequence[str], *, begins: bool = False) -> bool:
-    """Return True if the items pass the tests, one each; None matches any number of items.
+    """Return True if each item passes its test; the test None matches any number of items.
 
     Args:
-        items: Names of a path, or characters of a name.
-        begins: True checks instead if the items are the beginning of a match; at least one test must be left.
+        items: Names in a path, or characters in a name.
+        begins: Check instead if the items could begin a match, with at least one test left over.
     """
     position = index = star_index = 0
     star = -1

@@ -1,4 +1,4 @@
-"""The installation of this package: the command that adds an extra, and other packages of the same name.
+"""The installation of this package: the command that adds an extra, and other packages with the same name.
 
 The package index has another project with this name and the same import name, but without the command
 ``pal``.
@@ -29,7 +29,7 @@ _COMMAND = "pal"  # the other project does not have this command
 
 
 class Namesake(NamedTuple):
-    """An installed package of other authors with the name of this one.
+    """Another project's installed package that has this package's name.
 
     Args:
         version: Version of that package.
@@ -58,7 +58,7 @@ def install_command(extra: str) -> str:
 
 
 def namesakes() -> list[Namesake]:
-    """Return other authors' packages of this name, on the module path and in the active environment."""
+    """Return other projects' packages with this name, on the module path and in the active environment."""
     from importlib.metadata import distributions
 
     active = os.environ.get("VIRTUAL_ENV")

@@ -29,7 +29,7 @@ _MESSAGES: ContextVar[Messages | None] = ContextVar("pure_agent_loop_messages", 
 
 @cache
 def table(section: str, language: str) -> Mapping[str, str]:
-    """Return a table of the catalogue: the messages of a section by name, in one of `LANGUAGES`.
+    """Return a table from the catalogue: the messages in a section by name, in one of `LANGUAGES`.
 
     Args:
         section: The name of a module in ``prompts/english`` and ``prompts/chinese``.
@@ -40,7 +40,7 @@ def table(section: str, language: str) -> Mapping[str, str]:
 
 
 def message_in(language: str, id: str, /, **values: object) -> str:  # noqa: A002 - positional
-    """Return a message of the catalogue in one of `LANGUAGES`, with its placeholders filled in.
+    """Return a message from the catalogue in one of `LANGUAGES`, with its placeholders filled in.
 
     Args:
         id: ``SECTION.NAME``; a name without a section is in the section ``model``.
@@ -52,7 +52,7 @@ def message_in(language: str, id: str, /, **values: object) -> str:  # noqa: A00
 
 
 def in_each_language(id: str, /, **values: object) -> dict[str, str]:  # noqa: A002 - positional
-    """Return a message of the catalogue by language, without white space around it."""
+    """Return a message from the catalogue by language, without white space around it."""
     return {language: message_in(language, id, **values).strip() for language in LANGUAGES}
 
 

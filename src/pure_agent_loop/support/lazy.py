@@ -12,7 +12,7 @@ from typing import Any, AnyStr, cast
 def lazy_exports(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package.
+    """Return ``__getattr__`` and ``__dir__`` for a package.
 
     Loaded names are cached; ``__dir__`` lists all names.
 

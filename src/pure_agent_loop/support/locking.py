@@ -219,7 +219,7 @@ def change_file(path: Path, change: Callable[[bytes], bytes | None]) -> None:
     """Replace a file by the result of `change`, under an exclusive lock.
 
     Args:
-        path: The file; if it is missing, the old bytes are a heading.
+        path: The file; if it is missing, `change` gets a heading as the old bytes.
         change: Function from the old bytes to the new ones; None leaves the file unchanged.
 
     Raises:

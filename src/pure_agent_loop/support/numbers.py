@@ -24,7 +24,7 @@ def number(fits: Callable[[float], bool], error: Callable[[str], str]) -> Callab
     """Return a type for options that accepts numbers for which `fits` is true.
 
     Args:
-        error: Function that returns the error message for any other text.
+        error: Function that returns the error message for a rejected text.
     """
 
     def read(text: str) -> float:

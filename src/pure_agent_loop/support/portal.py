@@ -53,7 +53,7 @@ class Portal:
     def _serve(self) -> None:
         _THREAD.depth = self._depth
         while not self._ended:
-            with suppress(BaseException):  # SystemExit of a task goes to its caller; the loop continues
+            with suppress(BaseException):  # SystemExit from a task goes to its caller; the loop continues
                 self.loop.run_forever()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -31,7 +31,7 @@ _MARKUP = re.compile(r"(?<!\\)(\\*)(<|!(?=\[)|`{3,}|~{3,})|(?<=\])(\((?!https?:/
 
 
 def prose_to_html(text: str) -> str:
-    """Return Markdown as HTML elements without attributes, except numbers of lists; links become text.
+    """Return Markdown as HTML elements without attributes, except list numbers; links become text.
 
     Without the extra ``[cli]``, and over `MAX_STYLED` characters, it is preformatted text.
 
@@ -91,7 +91,7 @@ def table_to_html(rows: Iterable[Sequence[str]]) -> str:
 
 
 def folded_table(noun: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as HTML that can be unfolded, with the number of its rows as summary; empty without any.
+    """Return a table as collapsible HTML, with its row count as summary; empty if it has no rows.
 
     Args:
         noun: Name of one row.
@@ -210,7 +210,7 @@ def _render_code(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object)
 
 
 def _make_plain(tokens: list[Token], is_item: bool = False) -> None:
-    """Lower headings, turn links and images into text with addresses, and drop attributes but numbers."""
+    """Lower headings, turn links and images into text with addresses, drop attributes but list numbers."""
     addresses: list[object] = []
     for number, token in enumerate(tokens):
         if token.type in ("heading_open", "heading_close"):

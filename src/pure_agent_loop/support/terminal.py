@@ -18,7 +18,7 @@ from pure_agent_loop.support.text import clean_text
 # Colours in the output of tools such as test runners are harmless, so they are dropped, not shown.
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 
-# Invisible or merely advisory: soft hyphen, marks of direction, zero-width characters, tag characters.
+# Invisible or merely advisory: soft hyphen, direction marks, zero-width characters, tag characters.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u206a-\u206f"
     "\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -177,7 +177,7 @@ def excerpt(text: str, max_lines: int = 12, max_width: int = 400) -> str:
     """Return the head and the tail of a long text, with the number of omitted lines.
 
     Args:
-        max_lines: Approximate limit of lines; one third of them from the end.
+        max_lines: Approximate number of lines to keep, one third of them from the end.
     """
     lines = text.rstrip().split("\n")
     if len(lines) > max_lines:

@@ -22,7 +22,7 @@ FAILURE_LOGS: list[Callable[[str, BaseException], None]] = []  # `failures.log_f
 
 
 def clean_text(text: str) -> str:
-    """Replace lone surrogates, which no JSON body or UTF-8 file can carry, by U+FFFD.
+    """Replace lone surrogates, which no JSON body or UTF-8 file can carry, with U+FFFD.
 
     A model can write ``"\\ud800"`` in JSON, and a tool can read such a file name. An instance of a `str`
     subclass, which may override methods, becomes a plain `str`.

@@ -92,9 +92,9 @@ class ChaosLLM(BaseLLMClient):
         """Return the answer of the inner client, or raise a fault.
 
         Args:
-            messages: Passed on.
-            tools: Passed on.
-            kwargs: Passed on.
+            messages: Passed to the inner client.
+            tools: Passed to the inner client.
+            kwargs: Passed to the inner client.
 
         Raises:
             LLMError: A fault.

@@ -21,4 +21,4 @@ class AsItIs(ServerFault):
 
     async def play(self, out: Exchange) -> bool:
         """Send the body and end the answer."""
-        return await self._item.play(cast("Any", out))  # an answer of the kit has the same methods
+        return await self._item.play(cast("Any", out))  # the kit's answers have the same methods

@@ -39,7 +39,7 @@ class ScriptedServer:
         usage: Token usage of answers that have none; streams contain it only if the request asks for it with
             ``stream_options``.
         api_key: The only key that is accepted; None to accept any key, or none.
-        models: Names to return in the list of models.
+        models: Names to return in the model list.
         rechunk: Piece size of streamed bodies in bytes; each piece is sent as one HTTP chunk, and several
             sizes are used in turn. Can be changed between requests.
         check: True to check requests.

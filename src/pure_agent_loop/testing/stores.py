@@ -220,7 +220,7 @@ def _what_is_missing_is_said(make: MakeStore, folder: Path) -> None:
         _need_error(SessionNotFoundError, "open(create=False)", lambda: store.open("s", create=False))
         _need_error(SessionNotFoundError, "read", lambda: store.read("s"))
         _need_error(SessionNotFoundError, "delete", lambda: store.delete("s"))
-        _need(not store.list(), "list names a missing session")
+        _need(not store.list(), "list() returned a missing session")
         store.open("other").close()  # check again, now that the store has a session
         store.delete("other")
 
@@ -234,7 +234,7 @@ def _deleted_is_gone(make: MakeStore, folder: Path) -> None:
     _need(not store.exists("s"), "a deleted session still exists")
     _need_records(store, "t", [kept])
     with store.open("s") as log:
-        _need(not log.records, "a new session has records of a deleted one")
+        _need(not log.records, "a new session has records from a deleted one")
         written = log.append("user", {})
     _need_records(store, "s", [written])
 
@@ -247,7 +247,7 @@ def _the_list_tells(make: MakeStore, folder: Path) -> None:
             written[session_id].append(log.append("user", {"text": text}))
     store.open("empty").close()
     infos = {info.id: info for info in store.list()}
-    _need(set(infos) == {"a", "b", "empty"}, f"list names {sorted(infos)}")
+    _need(set(infos) == {"a", "b", "empty"}, f"list() returned {sorted(infos)}")
     for session_id, records in written.items():
         info = infos[session_id]
         _need(info.created == records[0].time, "created must be the time of the first record")

@@ -39,7 +39,7 @@ def outside_error(path: str) -> WorkspaceError:
 
 
 def describe_os_error(path: str, error: OSError) -> str:
-    """Describe an error of the operating system."""
+    """Describe an error from the operating system."""
     kind = _SYSTEM_ERRORS.get(error.errno or 0)
     if kind is not None:
         return model_text(kind, path=shown(path))

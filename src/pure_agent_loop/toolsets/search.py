@@ -32,7 +32,7 @@ _PARAMETERS: Mapping[str, Any] = {
     "required": ["query"],
     "additionalProperties": False,
 }
-_NAME_WEIGHT = 3  # a word of the name counts as much as three words of the description
+_NAME_WEIGHT = 3  # a word in the name counts as much as three words in the description
 _LINE_CHARS = 160
 _WORDS = {
     "en": ToolWords(
@@ -93,7 +93,7 @@ class Ranking:
 def searchable(
     tools: Tools, *, name: str = "search_tools", about: str = "", most: int = 5, keep: int = 30
 ) -> Toolset:
-    """Replace many tools by one that searches them.
+    """Replace many tools with one that searches them.
 
     The searched tools are not listed before the first search.
 

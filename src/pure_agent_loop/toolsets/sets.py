@@ -171,7 +171,8 @@ def approval_required(tools: Tools, when: Callable[[str, dict[str, Any]], bool] 
 
     Args:
         tools: The tools.
-        when: Selects the calls by name and arguments; None for all. A rule that allows a call overrides it.
+        when: Selects the calls by name and arguments; None for all. A rule that allows a call overrides the
+            question.
     """
 
     if when is not None:

@@ -122,7 +122,7 @@ def test_a_misspelt_agent_is_named_when_it_is_added_and_when_it_does_not_start(t
     schedules = Schedules(client, lambda: START)
     schedules.add(Schedule("early", "wroker", "put 1", every=300))
     (record,) = caplog.records
-    assert "Schedule early: agent 'wroker' is unchecked until a worker runs" in record.getMessage()
+    assert "Schedule early: agent 'wroker' cannot be checked until a worker runs" in record.getMessage()
     client.queue.register_agents({"worker": "model scripted"})
     with pytest.raises(ConfigError, match=r"Unknown agent 'wroker'\. Known agents: worker"):
         schedules.add(Schedule("late", "wroker", "put 1", every=300))

@@ -128,7 +128,7 @@ def _part(part: ToolCallDelta) -> dict[str, Any]:
 
 
 def _joined_calls(parts: list[ToolCallDelta]) -> list[dict[str, Any]]:
-    """Join fragments to calls; the arguments remain unparsed text."""
+    """Join fragments into calls; the arguments remain unparsed text."""
     calls: list[tuple[int | None, dict[str, Any]]] = []
     for part in parts:
         joined = next((data for index, data in calls if index == part.index), None)

@@ -36,7 +36,7 @@ class Call:
 
     Args:
         arguments: The text of the arguments, valid or not.
-        id: None for the next free id of the history; an empty string for no id.
+        id: None for the next free id in the history; an empty string for no id.
     """
 
     name: str
@@ -128,7 +128,7 @@ def deltas(
             raise, or (server only) a fault.
         finish_reason: Finish reason to add at the end unless a delta has one; ``"auto"`` for the one that
             fits, None for an answer without a finish reason.
-        usage: Token usage, added with the finish reason; None for none.
+        usage: Token usage, added with the finish reason; None to send none.
         done: True to send the final ``[DONE]`` (server only).
     """
     return Stream(parts, finish_reason, usage, done)

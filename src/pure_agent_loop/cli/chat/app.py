@@ -297,7 +297,7 @@ class Chat:
     # -- output -----------------------------------------------------------------------------------------
 
     def print_notice(self, text: str, role: str = "dim", *, is_whole: bool = False) -> None:
-        """Print a notice of the program; a long one is cut unless `is_whole`."""
+        """Print a notice from the program; a long one is cut unless `is_whole`."""
         limits: dict[str, None] = {"max_lines": None} if is_whole else {}
         self._print(self.screen.close() + self.screen.notice(text, role, **limits))
 
@@ -342,7 +342,7 @@ class Chat:
     async def _draw_loop(self) -> None:
         """Print finished lines and draw live ones; write nothing while idle."""
         getting_ready: asyncio.Future[Any] | None = (
-            None  # load the modules of the first task while the user types
+            None  # loads the modules for the first task while the user types
         )
         while True:
             await asyncio.sleep(TICK)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # The arguments that identify a call best, in this order.
 MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name")
 READ_TOOL = "read_file"
-SHORT_RESULT = 40  # maximum characters of a result on the line of a call
+SHORT_RESULT = 40  # maximum characters of a result on its call's line
 TAIL_LINES, TAIL_CHARS = 4, 2_000  # maximum lines of a running call's output
 MIN_ARGUMENT = 8  # columns for the call; the result is cut to leave them
 _ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # matches the first line of an error result
@@ -74,7 +74,7 @@ def id_of(event: Event) -> str:
 
 
 def made_of(event: Event, state: CallState) -> CallView:
-    """Create the view of the call of an event."""
+    """Create the view of an event's call."""
     return CallView(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
 
 

@@ -151,7 +151,7 @@ def _fitting(known: Iterable[tuple[str, str]], typed: str) -> Iterator[Candidate
 
 
 def rate(typed: str, name: str) -> int | None:
-    """Rate how well a name matches the typed letters; 0 is best, None is no match in that order."""
+    """Rate how well a name matches the typed letters; 0 is best, None means that the order does not match."""
     typed, name = typed.lower(), name.lower()
     last = name.rpartition("/")[2]
     for rating, fits in enumerate((name.startswith(typed), last.startswith(typed), typed in name)):

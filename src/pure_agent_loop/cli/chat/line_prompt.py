@@ -14,6 +14,7 @@ from contextlib import suppress
 from pure_agent_loop.cli.chat.pasted import InputEntry
 from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, PromptActions
 from pure_agent_loop.cli.chat.styling import clean
+from pure_agent_loop.support.control import without_reports
 from pure_agent_loop.support.language import user_text
 
 MAX_BYTES = 4_000_000  # maximum bytes per read
@@ -107,7 +108,7 @@ class LinePrompt:
             self._acts.leave()
             return
         self._is_asking = False
-        text = data.decode("utf-8", "replace").rstrip("\r\n")
+        text = without_reports(data.decode("utf-8", "replace")).rstrip("\r\n")
         if "\n" in text:
             self._acts.enter(InputEntry(text))
         elif text.strip():

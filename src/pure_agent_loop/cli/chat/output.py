@@ -135,7 +135,7 @@ def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str
     """Let the renderer find the start of its output after a resize has rewrapped the lines.
 
     Returns:
-        True if the terminal rewraps lines, judged by the environment.
+        True if the terminal rewraps lines, according to the environment.
     """
     if environ.get("TMUX") or environ.get("TERM", "").startswith(("tmux", "screen")):
         _walk_back(renderer, output)

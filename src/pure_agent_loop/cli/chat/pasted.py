@@ -127,7 +127,7 @@ class TagRow:
         return self._chip("chip", text, lines=lines)
 
     def of_clipboard(self) -> str:
-        """Return the placeholder of the clipboard image; empty if there is no image."""
+        """Return the placeholder for the image on the clipboard; empty if there is none."""
         path = clipboard_image()
         return "" if path is None else f"{self._chip('image_chip', _mention(path), name='')} "
 
@@ -135,7 +135,7 @@ class TagRow:
         """Return the line with its placeholders expanded."""
         if not self._texts:
             return line
-        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # once: pastes may contain some
+        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # one pass: a paste may contain some
         return placeholders.sub(lambda chip: self._texts[chip[0]], line)
 
     def entry(self, line: str, sign: str) -> InputEntry:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.cli.chat.completion import Candidate, InputCompletions
 from pure_agent_loop.cli.chat.custom import command_in, sign_of
+from pure_agent_loop.cli.chat.keyboard import Keyboard
 from pure_agent_loop.cli.chat.output import (
     MIN_COLUMNS,
     MIN_ROWS,
@@ -166,7 +167,7 @@ class Prompt:
             enable_page_navigation_bindings=False,
         )
         self._reflows, self._above = follow_reflow(self.app.renderer, output, os.environ), 0
-        self.app.timeoutlen, self.app.ttimeoutlen = 0.3, 0.05
+        self.app.timeoutlen, self.app.ttimeoutlen = 0.15, 0.2  # the rest of a key may come late (ssh)
 
     @property
     def rows(self) -> int:
@@ -303,7 +304,7 @@ class Prompt:
         )
 
     def _placeholder(self) -> str:
-        is_searching = self.app.layout.is_searching  # this control draws the found line in the empty input
+        is_searching = self.app.layout.is_searching  # the found line is drawn in the empty input
         is_idle = not (
             self.buffer.text or is_searching or self._acts.is_working or self._acts.answer_choices()
         )
@@ -446,6 +447,8 @@ def _paste_aware_input() -> Input:
     from prompt_toolkit.keys import Keys
 
     source = create_input(sys.stdin)
+    if parser := getattr(source, "vt100_parser", None):  # Windows reports keys itself
+        Keyboard(parser)
     read = source.read_keys
 
     def read_keys() -> list[KeyPress]:

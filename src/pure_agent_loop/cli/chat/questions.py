@@ -35,7 +35,7 @@ class Pending:
     """A pending question.
 
     Args:
-        request: The request of an agent; None for a yes/no question of the program.
+        request: The request from an agent; None for a yes/no question from the program.
         diff: The file change; empty if the call does not change a file.
         is_edited: True while the user is editing the call; the next line is then the new call.
         is_unclear: True if the last line was not an answer.

@@ -1,6 +1,6 @@
 """Make text safe for the terminal: only clean text and the program's own colors are written.
 
-Output consists of text that passed `clean` and of colors that `Styler.ansi` renders. Output of Markdown, a
+Output consists of text that passed `clean` and of colors that `Styler.ansi` renders. Output from Markdown, a
 highlighter or a table is cleaned again.
 """
 
@@ -62,7 +62,7 @@ THEMES: Mapping[str, Mapping[str, str]] = {
 
 
 def theme_of(option: str, environ: Mapping[str, str]) -> str:
-    """Return the theme of ``--theme``, or else a theme for the background of the terminal.
+    """Return the theme that ``--theme`` names, or else a theme for the background of the terminal.
 
     Args:
         environ: The environment; some terminals set ``COLORFGBG`` to numbers such as ``0;15``.

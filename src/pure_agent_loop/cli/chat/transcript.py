@@ -69,8 +69,8 @@ MAX_LINES = 12  # maximum lines of a notice, an error or user input; `unfold` sh
 MAX_QUEUED = 3  # maximum lines of messages that the agent has not read yet
 MAX_CAUSE = 120  # maximum characters of a failure that is retried
 MAX_FOLDED = 100  # maximum blocks kept for `unfold`
-# After an event of the first tuple, a request is made; after one of the second, its response has arrived or
-# never will.
+# An event in the first tuple is followed by a request; at an event in the second tuple, the response has
+# arrived or never will.
 _BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
 _AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventType.ACTION, EventType.LOOP_END)
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
@@ -181,7 +181,7 @@ class TranscriptView:
         return self.close() + self._print(self._excerpt(text, "bold", mark), "asked")
 
     def notice(self, text: str, role: str = "dim", max_lines: int | None = MAX_LINES) -> str:
-        """Render a notice of the program, a server or a tool, cut if it is long; `unfold` shows all of it.
+        """Render a notice from the program, a server or a tool, cut if it is long; `unfold` shows all of it.
 
         Args:
             role: ``dim``, ``warning`` or ``error``, or another role of `styling.THEMES`.

@@ -63,7 +63,7 @@ GROUPS = {  # of `/help`
     "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
     "more": ["help", "status", "theme", "keys", "unfold"],
 }
-# Commands of other programs, answered by a hint.
+# Commands from other programs, answered with a hint.
 HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug"]
 SAME: Mapping[str, str] = {
     "quit": "exit",
@@ -95,7 +95,7 @@ SAME: Mapping[str, str] = {
 
 
 def words_in(language: str | None) -> Words:
-    """Return a function that formats a message of the section ``screen`` by its name.
+    """Return a function that formats a message in the section ``screen`` by its name.
 
     Args:
         language: ``"en"`` or ``"zh"``; None for the default.
@@ -125,7 +125,7 @@ def commands_help(own: Sequence[tuple[str, str]]) -> Groups:
     """Return the commands by group with their descriptions.
 
     Args:
-        own: Additional commands of the user, the project and MCP servers.
+        own: Additional commands from the user, the project and MCP servers.
     """
     groups = {
         user_text(f"chat.group_{group}"): [(f"/{name}", user_text(f"chat.command_{name}")) for name in names]

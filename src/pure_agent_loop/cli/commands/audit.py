@@ -73,7 +73,7 @@ def point_in_time(text: str) -> float:
     """Return seconds since the epoch for ``2h`` (ago), a date or a time; local if it has no zone.
 
     Raises:
-        argparse.ArgumentTypeError: The text has another form.
+        argparse.ArgumentTypeError: The text is none of these.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:

@@ -19,7 +19,7 @@ from pure_agent_loop.support.language import in_user_language, notice
 from pure_agent_loop.support.terminal import one_line
 
 _EPILOG = """\
-Precedence: command line, profile (-P), environment, pal.toml of the project, your own pal.toml, default.
+Precedence: command line, profile (-P), environment, the project's pal.toml, your own pal.toml, default.
 Rules add up.
 
 examples:

@@ -20,7 +20,7 @@ from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import one_line
 
 _EPILOG = """\
-Costs are those of the time of each request. A day is a day of UTC.
+Costs are those of the time of each request. Days are UTC days.
 
 examples:
   pal cost

@@ -33,7 +33,7 @@ from pure_agent_loop.support.terminal import one_line, one_row, safe_text
 
 MAX_ID_WIDTH = 40  # columns
 _EPILOG = """\
-Durable runs survive the death of a process. They need the extra [durable].
+Durable runs survive when a process dies. They need the extra [durable].
 Exit codes: 0 done, 1 failed or unknown run, 2 wrong usage; 'submit --wait' exits like 'pal run'.
 
 examples:
@@ -44,8 +44,8 @@ examples:
   pal answer RUN_ID CALL_ID allow
   pal logs -f RUN_ID
 """
-# Options of 'pal tasks' that the actions also have: unless typed after the action, the values before it
-# count.
+# Options that 'pal tasks' and its actions share: a value before the action counts unless one follows
+# the action.
 _LISTING = {"database", "status", "agent", "limit", "json"}
 _WHY_VOID = {"UnknownTool": "cli.void_tool"}
 _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
@@ -113,7 +113,7 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
         except KeyboardInterrupt:
             output.info(notice("cli.durable_continues", hint=hint))
             return INTERRUPTED
-        # Without the option and the variable, this is a file that `pal run` does not search.
+        # By default the database is a file, which `pal run` does not search.
         shown = options.database if database_of(options.database) else engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:
@@ -147,7 +147,7 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="show a durable run: its state, answer and questions")
     show.add_argument("run_id", metavar="RUN_ID", help="run ID")
     add_json(show)
-    delete = actions.add_parser("delete", help="delete durable runs with all that was said in them")
+    delete = actions.add_parser("delete", help="delete durable runs with everything recorded in them")
     delete.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="run ID")
     delete.add_argument("--stop", action="store_true", help="cancel those that have not ended")
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")

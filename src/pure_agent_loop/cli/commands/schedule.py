@@ -90,7 +90,7 @@ def _add_options(add: argparse.ArgumentParser) -> None:
         "--agent", default="default", metavar="NAME", help="agent that runs the task (default: default)"
     )
     add.add_argument(
-        "--tz", default="UTC", metavar="ZONE", help="time zone of --cron, or 'local' (default: UTC)"
+        "--tz", default="UTC", metavar="ZONE", help="time zone for --cron, or 'local' (default: UTC)"
     )
     add.add_argument(
         "--missed",
@@ -106,7 +106,11 @@ def _add_options(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument("--session", metavar="ID", help="session to continue; 'same': one for this schedule")
     add.add_argument(
-        "--timeout", type=_seconds, default=60.0, metavar="TIME", help="timeout of --to-command (default: 60)"
+        "--timeout",
+        type=_seconds,
+        default=60.0,
+        metavar="TIME",
+        help="timeout for --to-command (default: 60)",
     )
     add.add_argument("--paused", action="store_true", help="add it paused")
     add.add_argument("--replace", action="store_true", help="replace a schedule of the same name")

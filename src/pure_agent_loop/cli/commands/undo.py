@@ -1,4 +1,4 @@
-"""The command ``undo``: undo the workspace changes of the steps of a run."""
+"""The command ``undo``: undo the workspace changes made in the steps of a run."""
 
 from __future__ import annotations
 

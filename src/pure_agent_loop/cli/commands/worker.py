@@ -159,7 +159,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def load_deps(where: str | None) -> Callable[..., Any] | None:
-    """Load the function that creates the deps of runs; None without ``--deps``.
+    """Load the function that creates the deps for runs; None without ``--deps``.
 
     Raises:
         ConfigError: The object cannot be loaded or is not a function.

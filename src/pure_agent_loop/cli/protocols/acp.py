@@ -76,7 +76,7 @@ examples:
   pal acp
   pal acp --permission-mode plan --model gpt-4o-mini
 """
-# Commands of the terminal conversation for which editors have no interface.
+# Terminal conversation commands for which editors have no interface.
 _COMMANDS = [
     *("compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"),
     *("diff", "undo", "redo", "export", "model", "mode"),
@@ -280,7 +280,7 @@ class _Session:
         self._chosen[_FIELDS[option]] = value
         vars(self._options).update(self._chosen)
         if option == "thought_level" and self._talk is not None:
-            await self.command("model", self._talk.choice.model)  # a client has one fixed level
+            await self.command("model", self._talk.choice.model)  # a client's thinking level is fixed
 
     # -- work -------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Ask the questions of the command line, such as trust in a folder, in an editor."""
+"""Ask the command line's questions, such as whether to trust a folder, in an editor."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DeferredQuestions(TerminalQuestions):
 
 
 class EditorQuestions(TerminalQuestions):
-    """Asks the user in the editor, from a thread."""
+    """Asks the user in the editor, from a worker thread."""
 
     def __init__(self, output: MessageCollector, editor: Editor, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(output, -1)

@@ -25,7 +25,7 @@ def has_mcp() -> bool:
 
 
 def editors_servers(servers: Sequence[Mapping[str, Any]], folder: Path) -> MCPServers | None:
-    """Return the MCP servers of an editor; None if there are none.
+    """Return the MCP servers from an editor; None if there are none.
 
     Args:
         servers: Server tables of the protocol. The servers start outside the folder, like the user's own
@@ -45,7 +45,7 @@ def editors_servers(servers: Sequence[Mapping[str, Any]], folder: Path) -> MCPSe
 def with_editors_servers(
     toolset: RunToolset, editors: MCPServers | None, output: CommandOutput
 ) -> RunToolset:
-    """Add the servers of an editor, which replace servers of the same name, with a notice."""
+    """Add an editor's servers, which replace servers with the same name, with a notice."""
     if editors is None:
         return toolset
     from pure_agent_loop.mcp import MCPServers

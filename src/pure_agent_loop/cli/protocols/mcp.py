@@ -48,7 +48,7 @@ examples:
 
 
 def add_mcp(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+    """Add the arguments of the command."""
     describe(parser, "Manage MCP servers, or run as one. Needs the extra [mcp].", _EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     listed = actions.add_parser("list", help="list the servers and their state")
@@ -82,7 +82,7 @@ def _add_new(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", action="append", default=[], metavar=form, help=text)
     parser.add_argument("--cwd", metavar="DIR", help="working directory (default: a neutral folder)")
     parser.add_argument("--sse", action="store_true", help="use the older SSE transport")
-    parser.add_argument("--trusted", action="store_true", help="trust the server's read-only marks of tools")
+    parser.add_argument("--trusted", action="store_true", help="trust the server's read-only marks on tools")
 
 
 def mcp(options: argparse.Namespace, output: CommandOutput) -> int:

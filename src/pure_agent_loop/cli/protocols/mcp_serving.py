@@ -109,7 +109,7 @@ def _prompt(name: str, about: str, text: Callable[[str], str]) -> Tool:
     def prompt(arguments: str = "") -> str:
         return text(arguments)
 
-    field = {"type": "string", "description": "What it is about."}
+    field = {"type": "string", "description": "What the prompt is about."}
     parameters = {"type": "object", "properties": {"arguments": field}}
     return Tool(prompt, name=name, description=about, parameters=parameters)
 

@@ -72,7 +72,7 @@ def resolve(
 
 
 def servers_of(sheets: Sequence[ParsedConfig]) -> dict[str, Server]:
-    """Return the named servers of all files."""
+    """Return the named servers from all files."""
     return {name: server for sheet in sheets for name, server in sheet.servers.items()}
 
 

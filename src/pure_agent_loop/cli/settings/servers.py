@@ -1,4 +1,4 @@
-"""MCP servers of a command: from ``--mcp-config``, the user's files and a trusted folder."""
+"""MCP servers for a command: from ``--mcp-config``, the user's files and a trusted folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = ".mcp.json"
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """An MCP server entry of a file."""
+    """An MCP server entry in a file."""
 
     name: str
     table: Mapping[str, Any]
@@ -39,7 +39,7 @@ class ServerEntry:
         """Return the checked settings; None if the server is disabled.
 
         A user's server starts outside the folder, because the folder is untrusted and many programs load
-        files from the working directory. A trusted server of the folder starts in the folder.
+        files from the working directory. A trusted server from the folder starts in the folder.
 
         Args:
             workspace: The folder, passed to the server as the root.
@@ -79,7 +79,7 @@ def servers_for(
     Args:
         options: The options after `configure`.
         workspace: The folder, which may define servers.
-        questions: Asks the user whether servers of the folder may be started.
+        questions: Asks the user whether servers from the folder may be started.
 
     Raises:
         ConfigError: A server named by the user is invalid.

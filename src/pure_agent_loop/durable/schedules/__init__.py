@@ -1,4 +1,4 @@
-"""Runs of agents at scheduled times.
+"""Agent runs at scheduled times.
 
 schedule   definition of a schedule, and its due times
 schedules  operations on the schedules of a database, from any process

@@ -46,7 +46,7 @@ class Delivery:
             check_session_name(self.target)
         elif self.kind not in ("file", "command"):
             raise ConfigError(
-                f"kind={self.kind!r:.40} is not a kind of delivery. Use to_session, to_file or to_command."
+                f"kind={self.kind!r:.40} is not a delivery kind. Use to_session, to_file or to_command."
             )
         if not 0 < self.timeout <= MAX_TIMEOUT:
             raise ConfigError(

@@ -1,6 +1,6 @@
-"""Firing of schedules by workers: exactly one worker fires, submits, and claims each delivery.
+"""How workers fire schedules: exactly one worker fires, submits, and claims each delivery.
 
-Each due time is inserted as a row, in the transaction that advances the schedule. Each later change of the
+Each due time is inserted as a row, in the transaction that advances the schedule. Each later change to the
 row's state is made by the first available worker, so that a worker may die between any two changes.
 """
 
@@ -28,7 +28,7 @@ from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
 MAX_ENDED = 100  # ended firings kept per schedule
-MAX_COUNTED = 10_000  # due times counted one by one for the detail of a skipped firing
+MAX_COUNTED = 10_000  # maximum due times to count one by one for the detail of a skipped firing
 MAX_PROMPT_BYTES = 1_000_000
 _DUE = "SELECT name, spec, anchor, next_at, revision FROM @schedules WHERE enabled = 1 AND next_at <= ?"
 _ADVANCE = """
@@ -136,7 +136,7 @@ class Firings:
                 self._client.submit(
                     schedule.agent, prompt, run_id=run_id, session_id=session, media=media, metadata=about
                 )
-            except RunExistsError:  # submitted by a worker that died; the prompt has changed since
+            except RunExistsError:  # submitted by a worker that then died; the prompt has changed since
                 self._move(run_id, "due", "running")
             except (ConfigError, ImageError, OSError) as error:
                 why = safe_str(error)
@@ -204,7 +204,7 @@ class Firings:
         return self._deliveries("state = 'delivering' AND owner = ?", owner)
 
     def _deliveries(self, condition: str, *values: Any) -> list[PendingDelivery]:
-        """Return the deliveries that match a condition, if this machine can use their schedules."""
+        """Return the deliveries that match a condition and whose schedules this machine can use."""
         rows = self._database.rows(_DELIVERIES.format(condition=condition), *values)
         loaded = [(run_id, _load_schedule(run_id, spec), *rest) for run_id, spec, *rest in rows]
         return [
@@ -220,7 +220,7 @@ class Firings:
 def _left_out(
     schedule: Schedule, times: Times, next_at: float, dues: Sequence[float], now: float
 ) -> Iterator[tuple[float, str, str]]:
-    """Yield the newest due time that does not run, with the state and the number of such times."""
+    """Yield the newest due time for which no run starts, with the state and a detail that counts them."""
     if dues and dues[0] <= next_at:
         return
     until = dues[0] - 0.001 if dues else now  # times have a resolution of milliseconds

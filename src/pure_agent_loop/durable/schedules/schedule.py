@@ -43,7 +43,7 @@ class Times(Protocol):
         ...
 
     def latest(self, first: float, last: float, most: int) -> list[float]:
-        """Return the newest due times of a span (inclusive), oldest first."""
+        """Return the newest due times within a span (ends included), oldest first."""
         ...
 
 
@@ -65,7 +65,7 @@ class Interval:
         return candidate
 
     def latest(self, first: float, last: float, most: int) -> list[float]:
-        """Return the newest due times of a span."""
+        """Return the newest due times within a span."""
         count = math.floor((last - self._anchor) / self._seconds) + 1
         times = [self._time_at(count - back) for back in range(most + 1, -1, -1)]
         return [time for time in times if first <= time <= last][-most:]
@@ -98,7 +98,7 @@ class Cron:
         raise ConfigError(notice("library.cron_no_time", line=self._line, moment=moment))
 
     def latest(self, first: float, last: float, most: int) -> list[float]:
-        """Return the newest due times of a span, without iterating over a long span from its start."""
+        """Return the newest due times within a span, without iterating over a long span from its start."""
         span = _SPAN
         while True:
             start = max(first, last - span)
@@ -138,7 +138,7 @@ def due_times(times: Times, next_at: float, now: float, missed: str, limit: int)
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Return the time zone of a name.
+    """Return the time zone with this name.
 
     Raises:
         ConfigError: The name is unknown.
@@ -165,7 +165,7 @@ def local_zone() -> str:
     file = Path("/etc/timezone")
     name = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     if not name and not link.exists():
-        name = "UTC"  # default of a system without /etc/timezone
+        name = "UTC"  # default on a system without /etc/timezone
     if not name:
         raise ConfigError(notice("library.timezone_local"))
     return name
@@ -207,7 +207,7 @@ class Schedule:
         every: Interval in seconds, 1 or more, instead of `cron`.
         timezone: Time zone of `cron`; ``local`` for the time zone of this machine.
         missed: Due times that no worker fired in time: ``skip`` them, run the newest (``once``), or run
-            ``all``. Due times that do not run are recorded as one firing with the state ``skipped``.
+            ``all``. Due times without a run are recorded as one firing with the state ``skipped``.
         max_missed: Maximum number of missed runs, the newest ones, for ``all``.
         deliver: Target of the answer; None to only store it.
         enabled: False to pause the schedule.

@@ -43,7 +43,7 @@ class Firing:
             deliver), ``delivered``, ``quiet`` (the answer was HEARTBEAT_OK), ``skipped``, ``empty`` (no
             prompt), ``failed`` (the run), ``undelivered``, ``unknown`` (the delivery may have happened).
         answer: Answer of the agent.
-        detail: Reason of the outcome, or output of the command.
+        detail: Reason for the outcome, or output of the command.
         tries: Number of delivery attempts.
         changed: Time of the last change of state.
     """
@@ -103,7 +103,7 @@ class Schedules:
             self._queue.queue_for(schedule.agent)
         else:  # no worker has ever used this database
             LOG.warning(
-                "Schedule %s: agent %r is unchecked until a worker runs.", schedule.name, schedule.agent
+                "Schedule %s: agent %r cannot be checked until a worker runs.", schedule.name, schedule.agent
             )
         now = round(self._now(), 3)
         spec, next_at = json.dumps(schedule.to_dict()), schedule.times(now).after(now)

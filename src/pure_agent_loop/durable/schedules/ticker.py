@@ -1,4 +1,4 @@
-"""Periodic work of a worker for schedules: check once a second, and deliver answers."""
+"""Periodic schedule work of a worker: check once a second, and deliver answers."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ _COUNTED = frozenset({
 
 
 class AnthropicClient(ProtocolClient):
-    """A Claude model, or another model behind the Messages protocol.
+    """A Claude model, or another model that uses the Messages protocol.
 
-    Thinking, citations and results of server tools stay in the history, and go back to the same model only.
+    Thinking, citations and results from server tools stay in the history, and go back to the same model only.
     The parts that are the same in each request are marked for the prompt cache.
 
     Args:
@@ -81,7 +81,7 @@ class AnthropicClient(ProtocolClient):
         self._caches = caches
         self._has_asked = family is not None
         self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._left_out: set[str] = set()  # responses with a notice about their thinking
+        self._left_out: set[str] = set()  # responses whose omitted thinking was reported
 
     def request_body(
         self,
@@ -103,7 +103,7 @@ class AnthropicClient(ProtocolClient):
             self.profile = _profile_of(self.family)
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
-        """Return the number of input tokens of a request, counted by the server.
+        """Return the number of input tokens in a request, counted by the server.
 
         Raises:
             LLMError: The server has no such endpoint, or the request failed.
@@ -217,7 +217,7 @@ def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | No
 
 
 def _with_betas(options: JsonObject, betas: tuple[str, ...]) -> JsonObject:
-    """Return the options of the transport, with the header for betas."""
+    """Return the transport options, with the header for betas."""
     if not betas:
         return options
     headers = dict(options.get("extra_headers") or {})

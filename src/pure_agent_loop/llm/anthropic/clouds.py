@@ -1,4 +1,4 @@
-"""Claude through Amazon Bedrock and Google's Vertex AI: Anthropic's protocol behind the cloud's own access.
+"""Claude through Amazon Bedrock and Google's Vertex AI: Anthropic's protocol with the cloud's access control.
 
 Requests and responses are those of the Messages protocol. The differences: the URL names the model, the body
 names the version, each request is signed (AWS) or carries a short-lived token (Google), and Bedrock sends
@@ -40,7 +40,7 @@ EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REGION = re.compile(r"[a-z0-9-]{1,40}")  # it becomes part of a host name
 _SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this client sets
-# Anthropic's error types, by the exceptions of a stream. Source: service model of ``bedrock-runtime``.
+# Anthropic's error type for each exception name in a stream. Source: service model of ``bedrock-runtime``.
 _EXCEPTIONS = {
     "internalServerException": "api_error",
     "modelStreamErrorException": "api_error",
@@ -98,8 +98,8 @@ class CloudClient(AnthropicClient):
         family = family or family_for(str(model))
         if family is OTHER:
             raise ConfigError(
-                f"model={model!r} does not tell which Claude it is. Pass family=family_for('claude-opus-4-6')"
-                " of pure_agent_loop.llm.anthropic.families, with the name of the model."
+                f"model={model!r} does not show which Claude it is. Pass family=family_for('claude-opus-4-6')"
+                " from pure_agent_loop.llm.anthropic.families, with the model's name."
             )
         family = replace(family, takes_tool_changes=False)  # only a beta of Anthropic's server
         if api_key and credentials is not None:
@@ -153,7 +153,7 @@ class CloudClient(AnthropicClient):
                 f"No region for {cls.cloud}. Pass region=..., or set {' or '.join(cls.region_variables)}."
             )
         if not _REGION.fullmatch(found):
-            raise ConfigError(f"region={found!r} is not the name of a region. Use one such as 'us-east5'.")
+            raise ConfigError(f"region={found!r} is not a region name. Use one such as 'us-east5'.")
         return found
 
     @classmethod
@@ -214,7 +214,7 @@ class CloudClient(AnthropicClient):
 
     @abstractmethod
     def _authorized(self, url: str, body: bytes) -> Mapping[str, str]:
-        """Return the headers for a request, by the cloud's credentials. Blocks."""
+        """Return the headers for a request, made from the cloud's credentials. Blocks."""
 
     def _ask(
         self,
@@ -297,8 +297,8 @@ class _CloudTransport:
 
     Args:
         transports: Transports by URL: for whole responses, and for streams.
-        authorize: Method of the client that returns the headers for a URL and a body. It is held weakly, as
-            in `Connections`.
+        authorize: Method of the client that returns the headers for a URL and a body. The method is held
+            weakly, as in `Connections`.
     """
 
     def __init__(self, transports: Mapping[str, Transport], authorize: Callable[..., Any]) -> None:
@@ -334,7 +334,7 @@ def cloud_module(name: str, cloud: str) -> Any:
 
 
 class AmazonEvents:
-    """Decodes Amazon's binary event stream from bytes cut anywhere; see `Decoder`.
+    """Decodes Amazon's binary event stream from bytes split anywhere; see `Decoder`.
 
     Format: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html
     """
@@ -406,7 +406,7 @@ class BedrockClient(CloudClient):
 
     Args:
         model: The model's id or inference profile, such as ``us.anthropic.claude-opus-4-6-v1``.
-        api_key: An API key of Bedrock; default ``AWS_BEARER_TOKEN_BEDROCK``, else requests are signed.
+        api_key: A Bedrock API key; default ``AWS_BEARER_TOKEN_BEDROCK``, else requests are signed.
         base_url: See `CloudClient`; the variable is ``ANTHROPIC_BEDROCK_BASE_URL``.
         thinking_level: See `CloudClient`.
         region: AWS region; default ``AWS_REGION``, ``AWS_DEFAULT_REGION``, then the profile's.
@@ -535,7 +535,7 @@ class VertexClient(CloudClient):
 
     Args:
         model: The model's name, such as ``claude-opus-4-6`` or ``claude-sonnet-4-5@20250929``.
-        api_key: An access token; default a token of Google's credentials, renewed as needed.
+        api_key: An access token; by default, one from Google's credentials, renewed as needed.
         base_url: See `CloudClient`; the variable is ``ANTHROPIC_VERTEX_BASE_URL``. ``/v1`` is added.
         thinking_level: See `CloudClient`.
         region: Region, or ``global``, ``us``, ``eu``; default ``CLOUD_ML_REGION``.
@@ -607,7 +607,7 @@ class VertexClient(CloudClient):
             except errors.DefaultCredentialsError as error:
                 raise ConfigError(
                     f"No Google credentials for {self.cloud}: {error} Run `gcloud auth application-default "
-                    "login`, or set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
+                    "login`, or set GOOGLE_APPLICATION_CREDENTIALS to a service account file."
                 ) from error
             except errors.GoogleAuthError as error:
                 kind: ErrorKind = "connection" if isinstance(error, errors.TransportError) else "auth"

@@ -1,9 +1,9 @@
 """Families of Claude models: request fields that each accepts, as data; checked 2026-11-27.
 
 Source: the ``anthropic`` package 2.14.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
-most of these rules; for tool changes Anthropic's page "Mid-conversation system messages". The first matching
-family is used; `register` adds a family before all others. Models of other vendors behind the same protocol
-get `OTHER`.
+most of these rules; and, for tool changes, Anthropic's page "Mid-conversation system messages". The first
+matching family is used; `register` adds a family before all others. Models from other vendors that use the
+same protocol get `OTHER`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 
 @dataclass(frozen=True)
 class ClaudeFamily:
-    """Rules of a family of models.
+    """Rules for a model family.
 
     Args:
-        name: Name for messages.
-        models: Regular expression for the names of the models.
+        name: Name used in messages.
+        models: Regular expression for the models' names.
         thinking: How thinking is requested: ``budget`` (``budget_tokens``), ``adaptive``, ``enabled`` (other
             vendors' switch without a budget), or ``none``.
         thinks_unasked: Whether the model thinks if ``thinking`` is omitted.
@@ -192,10 +192,10 @@ def family_for(model: str) -> ClaudeFamily:
 
 
 def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
-    """Return a family with the facts that the server lists about the model.
+    """Return a family, updated with what the server lists about the model.
 
     Args:
-        family: The family by the model's name.
+        family: The family found by the model's name.
         info: The ``ModelInfo`` of ``GET /v1/models/NAME``; other rules stay unchanged.
     """
     capabilities, limit = _mapping(info.get("capabilities")), info.get("max_tokens")

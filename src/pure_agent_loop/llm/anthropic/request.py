@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
 PREFIX = "blocks_after"  # digest of everything before these blocks
-TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response of the history has them
-CHANGES = "tool_changes"  # changes of these tools in the request, sent as a system entry before the response
+TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response in the history has them
+CHANGES = "tool_changes"  # changes to these tools in the request, sent as a system entry before the response
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 TOOLS_BETA = "inline-tools-2026-09-15"
 SUMMARY_BETA = "compact-2026-09-04"
@@ -65,7 +65,7 @@ _OPTIONS = OptionNames(
         "user",
     }),
 )  # fmt: skip
-# Keywords that constrained output rejects, by Anthropic's page "Structured outputs".
+# Keywords that constrained output rejects, according to Anthropic's page "Structured outputs".
 _NOT_STRICT = frozenset({
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
     "pattern", "maxItems", "uniqueItems", "minProperties", "maxProperties", "default",
@@ -80,8 +80,8 @@ class MessagesRequest:
     Args:
         body: The body.
         betas: Values of the header ``anthropic-beta``.
-        kept: Fields to keep with the response, if the model binds thinking: `PREFIX`, and for tools that
-            change `TOOLS` and `CHANGES`.
+        kept: Fields to keep with the response, if the model binds thinking: `PREFIX`, and, if the tools
+            change, `TOOLS` and `CHANGES`.
         left_out: Digests of responses whose thinking was omitted because it is no longer valid.
     """
 
@@ -122,12 +122,12 @@ class RequestWriter:
 
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
-            tools: Tool schemas in the chat-completions shape, or tools of this protocol.
+            tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, of chat completions or of this protocol, and ``extra_body``.
             stream: Whether to stream the response.
 
         Raises:
-            ConfigError: An option has no counterpart, or the model rejects it.
+            ConfigError: The Messages API has no such option, or the model rejects it.
         """
         body: JsonObject = {"model": self.model, "max_tokens": self.family.max_output}
         if stream:
@@ -187,7 +187,7 @@ class RequestWriter:
         """Write the history with the tools that keep the most thinking valid: earlier or current ones.
 
         Changes of earlier tools are system entries, each at the place where it was first sent. Only the
-        newest tools recorded in a response are tried: still earlier tools were worse already.
+        newest tools recorded in a response are tried: tools before them kept even less.
         """
 
         def written(start: list[JsonObject], *, is_earlier: bool) -> _Turns:
@@ -208,7 +208,7 @@ class RequestWriter:
         return now
 
     def _written(self, history: list[Message], turns: _Turns) -> _Turns:
-        """Add a history to empty turns, reusing the written messages of an equal beginning."""
+        """Add a history to empty turns, reusing messages already written for an equal beginning."""
         binds = self.family.binds_thinking
         settings = (
             self.origin,
@@ -245,7 +245,7 @@ class RequestWriter:
         limit = fields.get("max_tokens", self.family.max_output)
         if isinstance(budget, int) and budget >= limit:
             raise ConfigError(
-                f"max_tokens={limit} must exceed the budget for thinking of {budget} tokens. "
+                f"max_tokens={limit} must exceed the thinking budget of {budget} tokens. "
                 "Raise max_tokens, or use a lower thinking_level."
             )
         return fields
@@ -272,7 +272,7 @@ class RequestWriter:
                 )
 
     def _translate(self, fields: JsonObject, options: Options) -> None:
-        """Add the options that have another form in this protocol."""
+        """Add the options that this protocol writes differently from chat completions."""
         user = options.get("safety_identifier") or options.get("user")
         if user is not None:
             fields["metadata"] = {"user_id": user, **fields.get("metadata", {})}
@@ -286,7 +286,7 @@ class RequestWriter:
             return
         if form is not None and form.get("type") == "json_schema":
             schema = form["json_schema"]["schema"]
-            if not is_closed(schema):  # the typed answer is then requested in another way
+            if not is_closed(schema):  # the next response format is then tried
                 said = "output_config.format: the json_schema has free keys or refers to itself"
                 raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
             self._config(fields, format={"type": "json_schema", "schema": _strict(schema)})
@@ -348,7 +348,7 @@ def _last_question(history: Sequence[Message]) -> int:
 
 @dataclass(slots=True)
 class _Turns:
-    """Messages of a request, adjacent messages of one role merged, and the digest of their content.
+    """Messages of a request, with adjacent messages of one role merged, and the digest of their content.
 
     Args:
         family: What the model accepts.
@@ -433,7 +433,7 @@ class _Turns:
         return [*self._turns]
 
     def finish(self, tools: Tools) -> None:
-        """End with a user message, and with the changes of the tools.
+        """End with a user message, and with the changes to the tools.
 
         Args:
             tools: The current tools; none if no call is allowed.
@@ -517,7 +517,7 @@ class _Turns:
             return blocks
         self.invalid += 1
         can_drop = (self.body.get("thinking") or {}).get("type") == "adaptive"
-        if is_open and can_drop:  # the newest round needs its thinking; the server decides
+        if is_open and can_drop:  # the newest round needs its thinking, so the server decides
             self.keeps_invalid = True
             return blocks
         self.left_out.append(after)
@@ -651,7 +651,7 @@ def _result_content(content: object) -> str | list[JsonObject]:
 
 
 def _tool(tool: JsonFields) -> JsonObject:
-    """Convert a chat-completions tool to this protocol; tools of the server stay unchanged."""
+    """Convert a chat-completions tool to this protocol; server tools stay unchanged."""
     function = tool.get("function")
     if not isinstance(function, Mapping):
         return dict(tool)
@@ -691,7 +691,7 @@ def _changes(in_force: JsonFields, tools: Tools) -> list[JsonObject] | None:
 
 
 def _are_tools(value: object) -> bool:
-    """Return True for a list of tools with names, as a request holds it."""
+    """Return True for a list of named tools, as in a request."""
     items = value if isinstance(value, list) else []
     return bool(items) and all(isinstance(tool, Mapping) and tool.get("name") for tool in items)
 
@@ -712,7 +712,7 @@ def _apply(in_force: JsonObject, changes: Iterable[JsonFields]) -> None:
 
 
 def _strict(schema: object) -> Any:
-    """Return a schema in the subset for constrained output: closed objects, without bounds of values."""
+    """Return a schema in the subset for constrained output: closed objects, without limits on values."""
     if isinstance(schema, list):
         return [_strict(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -765,7 +765,7 @@ def _has_marks(body: JsonFields) -> bool:
 def _fit_open_round(body: JsonObject) -> None:
     """Make thinking and the newest round consistent, for models with a thinking budget.
 
-    With thinking, the response of an open round must begin with thinking; without it, it must not hold any.
+    With thinking, the response of an open round must begin with thinking; otherwise it must not hold any.
     """
     turns = body["messages"]
     if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":

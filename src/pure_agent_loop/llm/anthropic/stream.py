@@ -70,7 +70,7 @@ class MessagesReader(ProtocolReader):
         if message.get("type") == "error" or "error" in message:
             raise error_of(message)
         if not isinstance(message.get("content"), list):
-            raise LLMError("The server's response is not a message of the Messages API.", kind="incomplete")
+            raise LLMError("The server's response is not a Messages API message.", kind="incomplete")
         for number, block in enumerate(message["content"]):
             yield from self._begin(number, block)
             yield from self._end(number)
@@ -183,7 +183,7 @@ class _OpenBlock:
 
     Args:
         content: The block in its initial form.
-        call: Index of the call, if the block calls a tool of the agent.
+        call: Index of the call, if the block calls one of the agent's tools.
     """
 
     def __init__(self, content: JsonObject, call: int | None) -> None:
@@ -205,7 +205,7 @@ class _OpenBlock:
         return False
 
     def begin(self) -> Iterator[Delta]:
-        """Yield the delta of the block's beginning."""
+        """Yield the delta for the start of the block."""
         content = self.content
         if self._call is not None:
             call_id, name = checked_string(content.get("id") or ""), checked_string(content.get("name") or "")
@@ -253,12 +253,12 @@ class _OpenBlock:
         try:
             value = json.loads("".join(self._input))
         except (ValueError, RecursionError):
-            value = {}  # the call itself is rejected where its arguments are read
+            value = {}  # the call is rejected later, where its arguments are parsed
         content["input"] = value if isinstance(value, dict) else {}
 
 
 def _transformed(message: JsonFields) -> Iterator[Delta]:
-    """Yield a notice if the server dropped thinking; differences that it only reports have no effect."""
+    """Yield a notice if the server dropped thinking; mismatches that it only reports are ignored."""
     changes = message.get("input_transformations")
     listed = (
         [change for change in changes if isinstance(change, Mapping)] if isinstance(changes, list) else []

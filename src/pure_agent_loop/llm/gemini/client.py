@@ -30,7 +30,7 @@ _VERSIONS = ("/v1", "/v1beta", "/v1alpha")
 
 
 class GeminiClient(ProtocolClient):
-    """A Gemini model behind Google's own protocol.
+    """A Gemini model that uses Google's own protocol.
 
     Thought signatures stay in the history, each with its part, and are sent back to the same model only.
 

@@ -157,16 +157,16 @@ class GeminiWriter:
 
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
-            tools: Tool schemas in the chat-completions shape, or tools of this protocol.
+            tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, of chat completions or of this protocol, and ``extra_body``.
 
         Raises:
-            ConfigError: An option has no counterpart, or the model rejects it.
+            ConfigError: The Gemini API has no such option, or the model rejects it.
         """
         model = GeminiModel(self.model)
         body = self._options(model, options, has_tools=bool(tools))
         body["contents"] = self._contents(messages, signs=model.is_3)
-        if "cachedContent" not in body:  # a cache holds system prompt and tools, and excludes others
+        if "cachedContent" not in body:  # a cache holds system prompt and tools; a request may not add others
             system = [
                 _text(text) for m in messages if m["role"] in SYSTEM_ROLES for text in _texts(m["content"])
             ]
@@ -204,7 +204,7 @@ class GeminiWriter:
             elif name == "stopSequences":
                 config[name] = as_list(value)
             elif name != "temperature" or not isinstance(value, Default):
-                config[name] = value  # our default is omitted: Gemini 3 needs its own
+                config[name] = value  # this package's default is omitted: Gemini 3 needs its own default
         config = {**config, **body.get("generationConfig", {})}
         config.update(_format(model, options.get("response_format"), has_tools=has_tools))
         level = options.get("reasoning_effort") or options.get("thinking_level") or self.level
@@ -236,7 +236,7 @@ def _format(model: GeminiModel, form: object, *, has_tools: bool) -> JsonObject:
 
 
 def _tools(tools: Iterable[JsonFields]) -> list[JsonObject]:
-    """Convert chat-completions tools to this protocol; tools of the server stay unchanged."""
+    """Convert chat-completions tools to this protocol; server tools stay unchanged."""
     declared = [_declaration(tool["function"]) for tool in tools if isinstance(tool.get("function"), Mapping)]
     others = [dict(tool) for tool in tools if not isinstance(tool.get("function"), Mapping)]
     return [{"functionDeclarations": declared}, *others] if declared else others
@@ -334,7 +334,7 @@ class _Contents:
         return parts
 
     def _result(self, message: Message) -> list[JsonObject]:
-        """Return the parts for a result: it repeats name and id of its call, as they were sent."""
+        """Return the parts for a result: the name and id of the call are repeated as sent."""
         call = self._calls.get(message["tool_call_id"], {"id": message["tool_call_id"]})
         content = message["content"]
         is_text = isinstance(content, str)

@@ -1,7 +1,7 @@
 """Responses of the Gemini API, decoded from bytes to deltas. Pure: no I/O.
 
-Unknown parts are kept, unknown fields ignored, never an error. Source of the grammar: the types of the
-``google-genai`` package 3.6.1 and https://ai.google.dev/api/generate-content.
+Unknown parts are kept and unknown fields ignored; neither is an error. Source of the grammar: the types of
+the ``google-genai`` package 3.6.1 and https://ai.google.dev/api/generate-content.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _blocked_categories(rated: JsonFields) -> str:
 
 
 def _usage(usage: object) -> TokenUsage | None:
-    """Read counts; thoughts are part of the output here, and cached tokens of the prompt."""
+    """Read counts; thoughts become part of the output, and cached tokens are part of the prompt."""
     if not isinstance(usage, Mapping):
         return None
     prompt = (usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0)

@@ -89,7 +89,7 @@ class AioTransport(PlainTransport):
         if follows or not self._redirects or response.status not in _MOVED:
             return response.status, answer
         await answer.aclose()
-        if self._tls is None:  # It may redirect to TLS; loading certificates is slow, so it is done here.
+        if self._tls is None:  # A redirect may lead to TLS; loading certificates is slow, so only now.
             self._tls = _tls_context()
             await self._close()
         return await self._send(request)
@@ -137,7 +137,7 @@ async def _post_in_pieces(
 
 
 class _Pieces(io.BytesIO):
-    """A large body that interrupts a block if the sender does not read the next piece in time.
+    """A large body that interrupts the request if the sender does not read the next piece in time.
 
     Args:
         seconds: Time limit per piece; None for no limit.
@@ -189,8 +189,8 @@ def _detach_unclosed(
 class _Connector(aiohttp.TCPConnector):
     """Never reuses a kept connection with unread data, and closes released connections at once.
 
-    Unread data on a kept connection is either its end, not yet processed by the event loop, or bytes that
-    would be read as the response to the next request.
+    Unread data on a kept connection is either the connection's end, not yet processed by the event loop, or
+    bytes that would be read as the response to the next request.
     """
 
     def __init__(self, **settings: Any) -> None:

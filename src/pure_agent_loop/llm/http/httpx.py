@@ -51,7 +51,7 @@ _BODY_PARAMETERS: dict[type, str] = {}
 def tls_for(scheme: str) -> ssl.SSLContext:
     """Return the TLS context of the SDK's HTTP library.
 
-    Loading the system's certificates takes a sixth of a first task. Without TLS, the context has no
+    Loading the system's certificates takes a sixth of the first task's time. Without TLS, the context has no
     certificates and rejects every server.
     """
     return library.create_ssl_context() if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -126,7 +126,7 @@ class PlainTransport(ABC):
         self._timeouts = HttpTimeouts() if seconds is self else _timeouts(seconds)
         self._new_fallback = fallback
         self._fallback: Transport | None = None
-        self._uses_fallback = False  # True if all requests use it
+        self._uses_fallback = False  # True if all requests use the fallback
 
     @abstractmethod
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:

@@ -35,7 +35,7 @@ _PROFILE = Profile("OpenAI Responses", control_tokens=(), output_mode="native")
 
 
 class ResponsesClient(ProtocolClient):
-    """A model behind OpenAI's Responses protocol.
+    """A model that uses OpenAI's Responses protocol.
 
     The server stores nothing (``store=False``) unless `continues`, ``background`` or ``store`` is set:
     reasoning comes back encrypted, stays in the history, and is sent with each step to the same model only.
@@ -202,7 +202,7 @@ class ResponsesClient(ProtocolClient):
         """Return the state of a background response, after a pause.
 
         Raises:
-            LLMError: The server rejects the query, or cannot be reached several times.
+            LLMError: The server rejects the query, or is unreachable several times in a row.
         """
         transport = await self._connections.transport()
         query = urllib.parse.urlencode([("include[]", name) for name in body.get("include") or ()])
@@ -272,6 +272,6 @@ def _is_gone(error: LLMError, body: JsonFields) -> bool:
 
 
 def _is_unverified(error: LLMError) -> bool:
-    """Return True if the server cannot read encrypted reasoning, such as that of another organisation."""
+    """Return True if the server cannot read encrypted reasoning, such as another organisation's."""
     said = error.said.lower()
     return error.kind == "bad_request" and "encrypted" in said and "verif" in said

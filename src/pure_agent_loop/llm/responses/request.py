@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ITEMS = "response_items"  # field of an assistant message: all items of the response, unchanged
 RESPONSE_ID = "response_id"  # field of an assistant message: id of the stored response
 HELD = "response_digest"  # field of an assistant message: digest of the stored history
-TOOLS = "response_tools"  # field of an assistant message: first tools of its request
+TOOLS = "response_tools"  # field of an assistant message: first tools of the request it answers
 CALL_TYPE = "response_type"  # field of a call: type of its item, if not a function call
 OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
@@ -70,7 +70,7 @@ class Offer(NamedTuple):
 
     Args:
         first: Tools in the field ``tools``, before all messages.
-        later: Tools that were added with a later message, by the number of the message.
+        later: Tools that were added with a later message, by message number.
         record: `TOOLS` of the response; None for no change.
         allowed: References to the tools that may be called; None for all.
     """
@@ -161,12 +161,12 @@ class ResponsesWriter:
 
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
-            tools: Tool schemas in the chat-completions shape, or tools of this protocol.
+            tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, of chat completions or of this protocol, and ``extra_body``.
             stream: Whether to stream the response.
 
         Raises:
-            ConfigError: An option has no counterpart.
+            ConfigError: The Responses API has no such option.
         """
         fields, extra = self._options(options), options.get("extra_body") or {}
         for name in _HISTORIES & extra.keys():
@@ -229,7 +229,7 @@ class ResponsesWriter:
         return fields
 
     def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
-        """Return the items of each message, reusing the written items of an equal beginning."""
+        """Return the items of each message, reusing items already written for an equal beginning."""
         kept_with = (self.origin, self.sends_reasoning, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
         new = (list(self._items(message, *settings)) for message in history[known:])
@@ -337,7 +337,7 @@ class ResponsesWriter:
         return Offer(first, later, record, None if has_all else [_reference(tool) for tool in wanted])
 
     def _tool(self, tool: JsonFields) -> JsonObject:
-        """Convert a chat-completions tool to this protocol; tools of the server stay unchanged."""
+        """Convert a chat-completions tool to this protocol; server tools stay unchanged."""
         function = tool.get("function")
         if not isinstance(function, Mapping):
             return dict(tool)

@@ -1,7 +1,7 @@
 """Responses of the Responses protocol, decoded from bytes to deltas. Pure: no I/O.
 
-Unknown events and items are kept or ignored, never an error. If the final form of an item differs from its
-deltas, the final form is used.
+Unknown events and items are kept or ignored, and are never an error. If the final form of an item differs
+from its deltas, the final form is used.
 Source of the event grammar: the types of the ``openai`` package 3.57.0 and the streaming guide.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _REASONS = {"content_filter": "content_filter"}  # any other reason means a truncated response: ``length``
-# Kinds of errors by the codes of a failed response; others are classified by their words.
+# Error kinds by the code of a failed response; other errors are classified by their words.
 _BUSY = ("server_error", "vector_store_timeout", "failed_to_download_image")
 _BAD = (
     "invalid_prompt", "data_residency_mismatch", "bio_policy", "misalignment_policy_violation",
@@ -210,7 +210,7 @@ class ResponsesReader(ProtocolReader):
         if status in ("failed", "cancelled") or response.get("error"):
             raise error_of(response.get("error") or {"message": f"The response has status {status!r}."})
         if status in _RUNNING:
-            raise LLMError("The server ended a response that it still runs.", kind="incomplete")
+            raise LLMError("The server stopped sending a response that still runs.", kind="incomplete")
         for index, item in enumerate(response.get("output") or ()):
             yield from self._complete(index, item)  # items that no event has completed
         reason = "tool_calls" if self._calls else "stop"

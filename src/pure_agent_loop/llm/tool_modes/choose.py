@@ -17,8 +17,8 @@ The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.
 channel of Min et al., arXiv:2108.04106. Shares are used because texts differ in length and in base
 likelihood. The two measures fail on different questions; their sum selects the tool. The decision to call it
 counts the name twice, because nearly every tool makes a request somewhat likelier than no tool does. Above
-zero, a tool explains more than its absence, so there is no threshold. The likelihoods of names without
-content are requested once per set of tools.
+zero, a tool explains more than its absence, so there is no threshold. The likelihoods of names for the
+request without content are fetched once per set of tools.
 
 The model does not choose these texts: the schema forces the server to write them and to return their
 likelihoods. It takes the likeliest token that the text allows, so surprising texts are split into smaller
@@ -62,7 +62,7 @@ _MAX_DESCRIPTION_CHARS = 100
 _MAX_TOKENS = 300
 
 Tool = Mapping[str, Any]
-_MAX_RESULT_CHARS = 1_200  # a longer result would confuse such a model
+_MAX_RESULT_CHARS = 1_200  # a longer result would confuse a small model
 _ARGUMENT_TOKENS = 400  # default output limit for the arguments of a call
 
 
@@ -181,7 +181,7 @@ class Chooser:
         self._prompts = prompts
         self._gives_likelihoods: bool | None = None
         self._able: bool | None = None
-        self._likelihoods: dict[tuple[str, str], Reading] = {}  # likelihoods of names without content
+        self._likelihoods: dict[tuple[str, str], Reading] = {}  # of names, for a request without content
 
     async def can_choose(self, messages: list[Message], tools: Tools, options: Options) -> bool:
         """Return True if there is a question and the server supports a choice by likelihood."""
@@ -256,7 +256,7 @@ class Chooser:
         return Delta(tool_calls=tuple(ToolCallDelta(i, None, name, call) for i, call in enumerate(calls)))
 
     async def _is_able(self, requests: AuxiliaryRequests) -> bool:
-        """Return True if the model is able, by its profile or else by a cached test on worked examples."""
+        """Return True if the profile, or else a cached test on worked examples, finds the model able."""
         if self._able is None:
             profile = profile_of(self._client)
             is_able = None if profile is None else profile.able
@@ -284,7 +284,7 @@ class Chooser:
         best = sorted(range(len(tools)), key=by_name.__getitem__, reverse=True)[:_MAX_CANDIDATES]
         try:
             by_request = await self._scores_by_request(requests, question, [tools[i] for i in best], shots)
-        except NoProbabilitiesError:  # the server cannot write this text, so only the names decide
+        except NoProbabilitiesError:  # the server cannot write this text, so only the scores by name count
             by_request = [0.0] * len(best)
         sums = {index: by_name[index] + share for index, share in zip(best, by_request, strict=True)}
         chosen = max(sums, key=sums.__getitem__)

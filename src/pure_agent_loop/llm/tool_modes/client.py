@@ -177,7 +177,7 @@ class ToolModeClient(StreamingClient):
         self._formats = Formats()
         self._takes_stop = True
         group = as_protocol(inner, GroupsModels)
-        self._group = None if group is None else group.with_each(self.around)  # each has its own mode
+        self._group = None if group is None else group.with_each(self.around)  # each client has its own mode
         self._choosers: list[Chooser] = []  # at most one chooser, shared by copies of this client
         self.takes_meta = getattr(inner, "takes_meta", False)
         self.takes_server_tools = takes_server_tools(inner)
@@ -398,7 +398,7 @@ class ToolModeClient(StreamingClient):
             except LLMError as error:
                 if not is_default or "stop" in options or not is_refusal(error, REFUSES_STOP):
                     raise
-                self._takes_stop = False  # optional, because the reader drops text after an action anyway
+                self._takes_stop = False  # `stop` is optional: the reader drops text after an action anyway
             else:
                 return
 

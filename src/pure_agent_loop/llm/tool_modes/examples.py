@@ -22,7 +22,7 @@ _NO_TOOL = {
 }
 _CHOSEN = {
     "en": (
-        ("Get us a table for 4 at Blue Garden tonight.", "book_table", "Reserve a table in a restaurant."),
+        ("Get us a table for 4 at Blue Garden tonight.", "book_table", "Reserve a table at a restaurant."),
         ("Hello, how are you?", "answer", "No function is needed."),
         ("How much is a share of Siemens right now?", "get_stock_price", "Current price of a share."),
         ("Write a short poem about autumn.", "answer", "No function is needed."),
@@ -62,7 +62,7 @@ class WorkedRequest(NamedTuple):
     """A request with the calls for it.
 
     Args:
-        function: The tool and its arguments, a line each.
+        function: The tool and its arguments, one line each.
     """
 
     function: str
@@ -73,7 +73,7 @@ class WorkedRequest(NamedTuple):
 _FILLED = {
     "en": (
         WorkedRequest(
-            "book_table: Reserve a table in a restaurant.\n- restaurant (string): Name of the restaurant\n"
+            "book_table: Reserve a table at a restaurant.\n- restaurant (string): Name of the restaurant\n"
             "- people (integer): How many guests\n- outside (boolean, optional): Whether to sit outside",
             "Get us a table for 4 at Blue Garden tonight, outside please.",
             [{"restaurant": "Blue Garden", "people": 4, "outside": True}],
@@ -81,7 +81,7 @@ _FILLED = {
         WorkedRequest(
             "convert_length: Convert a length to another unit.\n- value (number): The length\n"
             "- from_unit (string): Its unit\n- to_unit (string): The unit wanted\n"
-            "- digits (integer, optional): How many behind the point",
+            "- digits (integer, optional): How many decimal places",
             "How many feet are 12.5 meters?",
             [{"value": 12.5, "from_unit": "meters", "to_unit": "feet"}],
         ),
@@ -122,7 +122,7 @@ class Chosen(NamedTuple):
 
 
 def no_tool(prompts: Prompts) -> set[str]:
-    """Return the names that mean an answer in words."""
+    """Return the names that stand for an answer in words."""
     return {name for (name,) in _examples(prompts, "no_tool", _NO_TOOL)}
 
 
@@ -132,7 +132,7 @@ def chosen_examples(prompts: Prompts) -> list[Chosen]:
 
 
 def answered_examples(prompts: Prompts) -> list[tuple[str, str, str]]:
-    """Return examples of (question, result of a tool, answer)."""
+    """Return examples of (question, tool result, answer)."""
     return [
         (question, result, answer) for question, result, answer in _examples(prompts, "answered", _ANSWERED)
     ]

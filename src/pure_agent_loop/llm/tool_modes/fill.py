@@ -1,4 +1,4 @@
-"""Constrained requests of a likelihood choice, and the arguments of the chosen tool.
+"""Constrained requests for a likelihood choice, and the arguments of the chosen tool.
 
 An able model may write several calls, with any values. Other models write one call, and a value that does not
 occur in the question counts as made up: an optional argument is dropped; a required one, if short, is
@@ -31,7 +31,7 @@ _MAX_COPY_CHARS = 120
 _TEST_TOKENS = 120
 _WORD = lazy_pattern(r"[^\W_]+(?:[^\w\s]+[^\W_]+)*|\S")
 _NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
-_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # these define a value
+_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # they define a value
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
 Arguments: TypeAlias = "JsonObject"
@@ -83,7 +83,7 @@ class AuxiliaryRequests:
 
 
 def last_question(messages: Sequence[Message]) -> str:
-    """Return the last two questions of the user, because "And in Paris?" needs the question before it."""
+    """Return the user's last two questions, because "And in Paris?" needs the question before it."""
     return "\n".join([text_of(m.get("content") or "") for m in messages if is_question(m)][-2:])
 
 
@@ -115,7 +115,7 @@ async def fill(
     function, question = tool["function"], last_question(messages)
     parameters = function.get("parameters") or {}
     if not is_able:
-        # A schema that requires no argument is read as one that requires all.
+        # Without required arguments in the schema, all of them are required.
         required = parameters.get("required") or list(parameters.get("properties") or ())
         parameters = {**parameters, "required": required}
     if not parameters.get("properties"):
@@ -209,7 +209,7 @@ def _lead(
 
 
 def describe(name: str, function: JsonFields, parameters: JsonFields, prompts: Prompts) -> str:
-    """Describe a tool and its arguments, a line each."""
+    """Describe a tool and its arguments, one line each."""
     lines = [f"{name}: {(function.get('description') or '').strip()}"]
     for argument, schema in (parameters.get("properties") or {}).items():
         details = schema if isinstance(schema, Mapping) else {}

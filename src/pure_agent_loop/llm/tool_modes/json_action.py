@@ -50,7 +50,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"'
 def action_schema(
     tools: Sequence[JsonFields], answer: JsonFields | None = None, *, has_to_call: bool = False
 ) -> JsonObject:
-    """Return the JSON Schema of one action: a call of a tool, with the final answer as another tool.
+    """Return the JSON Schema of one action: a tool call, with the final answer as one more tool.
 
     Args:
         answer: Schema of a typed answer, used as the arguments of the final answer.

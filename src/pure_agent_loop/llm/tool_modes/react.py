@@ -147,8 +147,8 @@ class ReactReader:
     """Converts a streamed ReAct response to ordinary deltas. `feed` the text, then `finish`.
 
     Thoughts before a call become its text; thoughts before the final answer become reasoning. Only the first
-    action counts: later text was written without its result. A response in another format is the answer;
-    without a leading ``Thought:``, it is streamed from its second paragraph on.
+    action counts: later text was written without its result. A response in any other format is the answer;
+    without a leading ``Thought:``, it streams from its second paragraph on.
     """
 
     def __init__(self, tools: Sequence[JsonFields]) -> None:
@@ -264,7 +264,7 @@ class ReactReader:
         return ToolCallDelta(0, None, known, self._arguments(known, raw_input or "", is_cut))
 
     def _arguments(self, name: str, body: str, is_cut: bool) -> Any:
-        """Return JSON text unchanged; other text as the argument of a tool with only one."""
+        """Return JSON text unchanged; other text as the argument of a tool that has only one."""
         fenced = _FENCE.match(body.lstrip())
         body = (fenced[1] if fenced else body).strip()
         if body.startswith("{"):

@@ -281,7 +281,7 @@ def find_calls(text: str, schemas: Schemas, *, is_cut: bool = False) -> tuple[li
     """Find all calls in a finished text.
 
     Args:
-        schemas: JSON Schema of the arguments of each tool, by name.
+        schemas: JSON Schema of each tool's arguments, by tool name.
         is_cut: The text ended at a limit: an unfinished call does not count.
 
     Returns:
@@ -300,7 +300,7 @@ class _CallReader:
     """Reads calls at positions of one text.
 
     Args:
-        schemas: JSON Schema of the arguments of each tool, by name.
+        schemas: JSON Schema of each tool's arguments, by tool name.
     """
 
     def __init__(self, schemas: Schemas, text: str, *, is_final: bool, is_cut: bool = False) -> None:

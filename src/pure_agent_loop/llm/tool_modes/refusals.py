@@ -14,7 +14,7 @@ from pure_agent_loop.support.lazy import lazy_pattern
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields
 
-# Errors of servers or models that do not support tools.
+# Errors from servers or models that do not support tools.
 REFUSES_TOOLS = lazy_pattern(
     r"not support (?:this )?(?:tools?\b|tool[_ -]?(?:us|call|choice)|functions?\b|function[_ -]?call)"
     r"|(?:tools?|tool[_ -]?(?:us\w*|call\w*|choice)|function[_ -]?call\w*) (?:is|are) "

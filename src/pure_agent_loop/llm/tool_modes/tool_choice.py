@@ -26,7 +26,7 @@ def wanted_tools(tools: Tools, options: Options) -> tuple[Tools, bool]:
             ``{"type": "function", "function": {"name": NAME}}``.
 
     Raises:
-        LLMError: ``tool_choice`` names an unknown tool or has another form.
+        LLMError: ``tool_choice`` names an unknown tool or is none of these.
     """
     choice = options.get("tool_choice")
     if choice is None or choice in ("auto", "none") or not tools:

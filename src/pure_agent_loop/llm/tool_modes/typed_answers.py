@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Options, Tools
 
 FINAL_RESULT = "final_result"
-MIN_TOKENS = 400  # output limit of a typed answer if the profile sets a lower limit
+MIN_TOKENS = 400  # lowest output limit that a profile can set for a typed answer
 
 
 class Shaped(NamedTuple):
@@ -115,7 +115,7 @@ def _final_tool(form: AnswerFormat, prompts: Prompts) -> JsonObject:
 
 
 def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
-    """Convert a call of the final tool to a text response; return it and the added text.
+    """Convert a call to the final tool to a text response; return it and the added text.
 
     Together with other calls, the final call is dropped: it was written before their results. A truncated
     response is marked as final.

@@ -32,7 +32,7 @@ class Found:
         name: Product that uses this port by default.
         base_url: Base URL for clients, ending in ``/v1``.
         model: First model in the server's list.
-        owner: Process or account that owns it.
+        owner: Process or account that owns the port.
         is_safe: True if the owner is this user or the system: another user's server could read every task.
     """
 
@@ -67,8 +67,7 @@ async def find_server(
         on_refusal: Function called with a sentence for each server that is not used.
 
     Returns:
-        The first server, in the order of `ports`, that has a model; or None. Errors of the servers are not
-        raised.
+        The first server, in the order of `ports`, that has a model; or None. Server errors are not raised.
     """
     requests = (_look(name, port, timeout) for name, port in ports.items())
     for server in await asyncio.gather(*requests):

@@ -49,7 +49,7 @@ def check_engine() -> None:
 
 
 def join_server(model: Path, on_progress: Progress = quiet, settings: StartSettings | None = None) -> Lease:
-    """Join the running server of a model file, or start one.
+    """Join the running server for a model file, or start one.
 
     Args:
         model: A GGUF file.

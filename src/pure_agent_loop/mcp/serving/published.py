@@ -1,4 +1,4 @@
-"""Prompts and resources, as functions of the user, that the MCP server exposes."""
+"""Prompts and resources that the MCP server exposes, as functions from the user."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ async def set_level(context: Any, params: Any) -> Any:
 
 
 def _wanted(context: Any, level: str) -> bool:
-    """Return whether a client wants messages of a level; by default a client wants none."""
+    """Return whether a client wants messages at a level; by default a client wants none."""
     if is_modern(context):
         least = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
     else:

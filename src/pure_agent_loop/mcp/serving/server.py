@@ -1,7 +1,7 @@
 """Tools and agents as an MCP server, for any transport.
 
-Each tool call is its own run, so the gate, the audit log and the snapshots apply as in any run. Prompts and
-resources of the user are called the same way. An agent is a tool that takes a task; its session is a
+Each tool call is its own run, so the gate, the audit log and the snapshots apply as in any run. The user's
+prompts and resources are called the same way. An agent is a tool that takes a task; its session is a
 resource. Questions to a person go to the client's user; they are denied if the client cannot ask.
 """
 
@@ -97,7 +97,7 @@ class AgentServer:
         store: The store of the agents' sessions.
         caller: Returns the `Caller` for the SDK's context of a request.
         published: Prompts and resources of the user; None for none.
-        deps: Makes the deps of each run of an agent; None for the agents' own deps.
+        deps: Makes the deps for each agent run; None for the agents' own deps.
 
     Raises:
         ConfigError: A tool and an agent have the same name.
@@ -214,7 +214,7 @@ class AgentServer:
     async def _read(
         self, tool: Tool, args: dict[str, Any], context: Any, code: int, form: Callable[[ToolOutcome], T]
     ) -> T:
-        """Call a function of the user and convert its result."""
+        """Call a user's function and convert its result."""
         link = ClientLink(context, tool.name, None, reports_progress=self._caller(context).may_call)
         agent = self._agent or Agent(llm=OneCall("", {}))
         outcome = await _once(agent, tool, args, link)
@@ -313,7 +313,7 @@ class AgentServer:
         return types.EmptyResult()
 
     async def _listen(self, context: Any, params: Any) -> Any:
-        """Listen for changes of the resources that the caller may read."""
+        """Listen for changes to the resources that the caller may read."""
         caller, asked = self._caller(context), params.notifications
         wishes = map(str, asked.resource_subscriptions or ())
         uris = [uri for uri in wishes if self._is_readable(uri, caller) and _is_notified_uri(uri)]

@@ -34,19 +34,19 @@ MESSAGES = {
     "replay a session offline and compare": "离线重放会话并比较",
     "show what recorded runs cost, and the prices in use": "显示已记录运行的费用和当前价格",
     "show and verify the audit log of tool calls": "查看并校验工具调用的审计日志",
-    "undo the workspace changes of a step": "撤销某一步对工作区的改动",
+    "undo the workspace changes made in a step": "撤销某一步对工作区的改动",
     "serve agents over HTTP": "通过 HTTP 提供智能体服务",
     "run as an ACP agent for an editor (stdin/stdout)": "作为编辑器的 ACP 智能体运行（stdin/stdout）",
     "run durable tasks until SIGTERM or Ctrl-C": "运行持久任务，直到 SIGTERM 或 Ctrl-C",
     "submit a durable run": "提交持久运行",
     "list, show and delete durable runs": "列出、显示和删除持久运行",
     "show a durable run: its state, answer and questions": "显示持久运行：状态、答案和提问",
-    "delete durable runs with all that was said in them": "删除持久运行及其中的全部内容",
+    "delete durable runs with everything recorded in them": "删除持久运行及其中的全部内容",
     "cancel those that have not ended": "取消尚未结束的运行",
     "list what would be deleted, and delete nothing": "列出将被删除的内容，但不删除",
     "list durable runs, newest first": "列出持久运行，最新的在前",
     "cancel a durable run": "取消持久运行",
-    "answer a question of a durable run": "回答持久运行的提问",
+    "answer a question from a durable run": "回答持久运行的提问",
     "show the events of a durable run": "显示持久运行的事件",
     "run agents on a schedule": "定时运行智能体",
     "manage MCP servers, or run as one": "管理 MCP 服务器，或自身作为 MCP 服务器运行",
@@ -91,7 +91,7 @@ MESSAGES = {
     "OpenAI-compatible server, or a server name from pal.toml": (
         "兼容 OpenAI 的服务器，或 pal.toml 中的服务器名称"
     ),
-    "model or server of pal.toml that answers if others fail; repeatable": (
+    "model, or server from pal.toml, to use if others fail; repeatable": (
         "其他模型失败时接替回答的模型，或 pal.toml 中的服务器；可重复"
     ),
     "use this profile from pal.toml": "使用 pal.toml 中的此配置档",
@@ -127,10 +127,10 @@ MESSAGES = {
     ),
     "show the first request and the limits without sending": "显示第一个请求和限制，不发送",
     "maximum steps per run (default: 25)": "每次运行的最多步数（默认：25）",
-    "maximum tokens of all requests (default: no limit)": "所有请求的最多 token 数（默认：不限）",
+    "maximum tokens for all requests (default: no limit)": "所有请求的最多 token 数（默认：不限）",
     "maximum seconds per run (default: no limit)": "每次运行的最多秒数（默认：不限）",
-    "maximum cost per day (UTC) of all recorded runs": "所有已记录运行每天（UTC）的最高费用",
-    "the same, of the runs of one person": "同上，按每个人的运行计算",
+    "maximum cost per day (UTC) for all recorded runs": "所有已记录运行每天（UTC）的最高费用",
+    "the same, for the runs of one person": "同上，按每个人的运行计算",
     "limits of the default agent": "默认智能体的限制",
     "maximum cost, in US dollars or the currency of --price": "最高费用，单位为美元，或与 --price 相同的货币",
     "price per million tokens: INPUT,OUTPUT[,CACHED[,WRITTEN]]": (
@@ -138,7 +138,7 @@ MESSAGES = {
     ),
     "session to record the run in (default: a new one)": "记录此运行的会话（默认：新会话）",
     "continue the last session in this folder": "继续此文件夹的上一个会话",
-    "resume a session; without ID, pick one of this folder": "恢复会话；不给 ID 则从此文件夹的会话中选择",
+    "resume a session; without ID, pick one from this folder": "恢复会话；不给 ID 则从此文件夹的会话中选择",
     "do not record this run": "不记录此运行",
     "delete finished sessions unused for DAYS (default: off)": (
         "删除 DAYS 天未使用的已完成会话（默认：不删除）"
@@ -197,7 +197,7 @@ MESSAGES = {
         "显示 pal run 从环境变量和文件中读取的设置。"
     ),
     (
-        "Precedence: command line, profile (-P), environment, pal.toml of the project, your own "
+        "Precedence: command line, profile (-P), environment, the project's pal.toml, your own "
         "pal.toml, default.\n"
         "Rules add up."
     ): ("优先级：命令行、配置档（-P）、环境变量、项目的 pal.toml、你自己的 pal.toml、默认值。规则会累加。"),
@@ -261,7 +261,7 @@ MESSAGES = {
     "file with your own cases": "你自己的用例文件",
     "sets or groups of sets (default: standard)": "题集或题集分组（默认：standard）",
     "questions per set (default: all)": "每个题集的题数（默认：全部）",
-    "seed of the sample of --limit (default: take the first)": "--limit 抽样的种子（默认：取前几题）",
+    "seed for the --limit sample (default: take the first)": "--limit 抽样的种子（默认：取前几题）",
     "results file (default: eval.jsonl)": "结果文件（默认：eval.jsonl）",
     "concurrent questions (default: 1)": "并发题数（默认：1）",
     "output tokens per answer (default: the server's)": "每个回答的输出 token 数（默认：由服务器决定）",
@@ -298,18 +298,18 @@ MESSAGES = {
     "list sessions, most recently used first": "列出会话，最近使用的在前",
     "show the history of a session, long texts shortened": "显示会话的历史，长文本会缩短",
     "export a session as a document": "把会话导出为文档",
-    "start a new session from a point of another": "从另一会话的某一点开始新会话",
+    "start a new session from a point in another": "从另一会话的某一点开始新会话",
     "delete sessions": "删除会话",
-    "delete finished sessions that were not used for long": "删除长期未使用的已完成会话",
+    "delete finished sessions unused for a long time": "删除长期未使用的已完成会话",
     "copy the intact records of a session into a new one": "把会话中完好的记录复制到新会话",
     "list suspended sessions and their questions": "列出挂起的会话及其提问",
     "answer a question; 'pal run --resume' continues the run": "回答提问；之后用 pal run --resume 继续运行",
     "entries to list (default: 20)": "列出的条数（默认：20）",
-    "include sessions of subagents": "包括子智能体的会话",
+    "include subagent sessions": "包括子智能体的会话",
     "add times, sizes and messages": "同时列出时间、大小和消息数",
     "only sessions started in this folder": "只列出在此文件夹中开始的会话",
     "only sessions that contain every WORD": "只列出包含所有 WORD 的会话",
-    "session (default: the last of this folder)": "会话（默认：此文件夹的上一个会话）",
+    "session (default: the last one in this folder)": "会话（默认：此文件夹的上一个会话）",
     "print only the last answer, unformatted": "只输出最后的答案，不加格式",
     "print one JSON object with all records": "输出含全部记录的一个 JSON 对象",
     "session": "会话",
@@ -340,7 +340,7 @@ MESSAGES = {
     "model, or a pattern such as 'gpt-5*'": "模型，或 'gpt-5*' 这样的模式",
     "use the prices of a file instead of the present ones": "改用文件中的价格",
     "prices/data.json of genai-prices, or a copy of it": "genai-prices 的 prices/data.json 或其副本",
-    "Costs are those of the time of each request. A day is a day of UTC.": (
+    "Costs are those of the time of each request. Days are UTC days.": (
         "费用按每次请求时的价格计算。日期按 UTC 划分。"
     ),
     "Show the audit log of tool calls and verify that it is unchanged.": (
@@ -427,7 +427,7 @@ MESSAGES = {
     "log each request as a line of JSON": "每个请求记录为一行 JSON",
     "log": "日志",
     "format of the log lines (default: text)": "日志行的格式（默认：text）",
-    "least level to log (default: info)": "记录的最低级别（默认：info）",
+    "lowest level to log (default: info)": "记录的最低级别（默认：info）",
     "serve /live, /ready and /metrics there, without a token (address: 127.0.0.1)": (
         "在此地址提供 /live、/ready 和 /metrics，无需令牌（地址默认 127.0.0.1）"
     ),
@@ -440,7 +440,7 @@ MESSAGES = {
     ): ("此命令由编辑器启动；配置方法见 docs/acp.md。模型的选择同 pal run。"),
     "tools": "工具",
     (
-        "Durable runs survive the death of a process. They need the extra [durable].\n"
+        "Durable runs survive when a process dies. They need the extra [durable].\n"
         "Exit codes: 0 done, 1 failed or unknown run, 2 wrong usage; 'submit --wait' exits like 'pal "
         "run'."
     ): (
@@ -497,11 +497,11 @@ MESSAGES = {
     "append the answer to a file": "把答案追加到文件",
     "deliver the answer to a session": "把答案送到会话",
     "pipe the answer to a command (no shell)": "把答案通过管道交给命令（不经 shell）",
-    "time zone of --cron, or 'local' (default: UTC)": "--cron 的时区，或 local（默认：UTC）",
+    "time zone for --cron, or 'local' (default: UTC)": "--cron 的时区，或 local（默认：UTC）",
     "runs missed while no worker ran (default: skip)": "没有工作进程期间错过的运行（默认：skip）",
     "if the previous run has not ended (default: skip)": "上一次运行尚未结束时（默认：skip）",
     "session to continue; 'same': one for this schedule": "要继续的会话；same：此定时计划专用的会话",
-    "timeout of --to-command (default: 60)": "--to-command 的超时秒数（默认：60）",
+    "timeout for --to-command (default: 60)": "--to-command 的超时秒数（默认：60）",
     "add it paused": "添加后先暂停",
     "replace a schedule of the same name": "替换同名的定时计划",
     "Manage MCP servers, or run as one. Needs the extra [mcp].": (
@@ -531,7 +531,7 @@ MESSAGES = {
     "OAuth setting, such as client_id=...; repeatable": "OAuth 设置，例如 client_id=...；可重复",
     "working directory (default: a neutral folder)": "工作目录（默认：中立的文件夹）",
     "use the older SSE transport": "使用旧的 SSE 传输",
-    "trust the server's read-only marks of tools": "信任服务器对工具的只读标记",
+    "trust the server's read-only marks on tools": "信任服务器对工具的只读标记",
     "approve changed tool descriptions": "批准变更后的工具说明",
     "folder that the tools can see": "工具可见的文件夹",
     "List and stop the subagent tasks on this machine.": "列出和停止本机的子智能体任务。",

@@ -198,6 +198,7 @@ MESSAGES = {
     "only_first": "【只显示前 {count} 个；请用更窄的模式】",
     "stopped": "{seconds:g} 秒后停止：请用更简单的模式或更窄的路径",
     "not_all_folders": "没有搜索全部文件夹：太多、太深或无法读取",
+    "links_left_out": "未跟随的链接（{count} 个）：{names}；要查看其内容，请在 path 中写出它",
     "no_match": "没有文件符合 {pattern!r}。",
     "into_folders": "'**/{pattern}' 也会查找子文件夹",
     "also_hidden": "hidden=true 也会查找以点开头的名称、node_modules 和 __pycache__",
@@ -312,7 +313,7 @@ MESSAGES = {
     "shell_no_parser": "没有安装解析器",
     "shell_invisible": "不可见字符 U+{code:04X}",
     "shell_model_says": "模型说它会改动东西；{reason}",
-    "shell_tried": "已在只读方式下试过，它需要更多：{said}",
+    "shell_tried": "已在只读方式下试过 {seconds:.0f} 秒，它需要更多；允许则会再运行一次：{said}",
     "shell_unheld": "这里没有沙箱：命令拥有你的全部权限；{reason}",
     # -- tools: tasks, calculator, shell -----------------------------------------------------------
     "no_reply": "（用户没有回答）",
@@ -348,6 +349,10 @@ MESSAGES = {
     "no_output": "（没有输出）",
     "timed_out": (
         "【{seconds:g} 秒后被结束：命令没有完成。请给更大的 timeout，或用做得更少且不需要输入的命令】"
+    ),
+    "over_memory": (
+        "【退出码 137：被杀死，因为它的进程合计使用的内存超过 {limit:.3g} GiB。请分成小部分来做；人可以用 "
+        "Limits(memory=...) 提高上限】"
     ),
     "left_processes": "【命令留下的后台进程已被结束：{count} 个】",
     "bytes_left_out": "\n【…… 省略了 {count:,} 字节 ……】\n",
@@ -458,6 +463,7 @@ MESSAGES = {
     "mcp_said": "它的输出：{text}",
     "mcp_wait": "它连续失败 {count} 次，{seconds:.0f} 秒后再启动。{why}",
     "mcp_lost": "调用期间与 MCP 服务器 '{server}' 的连接中断；不知道它做了什么。{why}",
+    "mcp_session_gone": "{hint}服务器已没有此会话；下一次调用会新建会话。",
     "mcp_failed": "无法使用 MCP 服务器 '{server}'。{why}",
     "mcp_refused": "MCP 服务器 '{server}' 拒绝：{error}",
     "mcp_prompt_takes": "{error} 其参数：{names}。",

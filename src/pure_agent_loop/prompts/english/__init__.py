@@ -29,7 +29,7 @@ ENGLISH = Prompts(
     "out before you repeat it.",
     scheduled="[Notice {run}] The scheduled task {name!r}, due {due}, has answered. The user did not ask for "
     "it just now; use it if it is relevant.\n{answer}",
-    warned_repetition="[Notice] You go round in circles: {what}. Use what you have, try something else, or "
+    warned_repetition="[Notice] You are going in circles: {what}. Use what you have, try something else, or "
     "say why you cannot go on.",
     refused_repetition="{what}. This call was not run. Use the results above, do something else, or say why "
     "you cannot go on.",

@@ -26,7 +26,7 @@ MESSAGES = {
     ),
     "tiny_download": "pal --download             ({model})",
     "tiny_install": "{install}  ({model})",
-    "first_start": "No model is configured. Which one shall pal use?",
+    "first_start": "No model is configured. Which one should pal use?",
     "first_server": "Use {name} on this machine: {models}",
     "first_no_server": "Use Ollama on this machine; it is not running, so first: ollama serve",
     "first_key": "Enter a key: {makers}, or another server",
@@ -43,8 +43,8 @@ MESSAGES = {
     "first_kept": "choice kept in {place}; 'pal config' shows it",
     "origin_default": "default",
     "demo_here": "the demo model (tiny, often wrong)",
-    "not_a_key": "This is not a key: it has blanks, quotes or other characters that keys do not have.",
-    "set_already": "it sets these already ({name}); change it by hand",
+    "not_a_key": "This is not a key: it contains spaces, quotes or other characters that no key has.",
+    "set_already": "the file already sets these ({name}); change it by hand",
     "bar": "{bar} {percent} %  {done} of {total} MB",
     "demo_model": "the demo model ({size} MB, tiny, often wrong)",
     "download": "No model found. Download {model}? [y/N] ",
@@ -69,10 +69,10 @@ MESSAGES = {
     "no_sessions_at_all": "There is no session {session!r}. There are none.",
     "left_out": "left out: {problem}",
     "skill_not_used": "skill not used: {problem}",
-    "not_audited": "the calls of this run are not in the audit log: {file}: {reason}.",
-    "no_undo": "changes of this run cannot be undone: {error}",
+    "not_audited": "this run's calls are not in the audit log: {file}: {reason}.",
+    "no_undo": "the changes made by this run cannot be undone: {error}",
     "not_a_folder": "{option}={folder} is not a folder.",
-    "no_such_tool": "--tools={names} names no tool{unknown}. Use all, read, none, or some of: {known}.",
+    "no_such_tool": "--tools={names}: unknown tool{unknown}. Use all, read, none, or some of: {known}.",
     "which": ": {names}",
     "command_not_trusted": (
         "/{name}: this folder's command is not trusted. To review it, start pal and type /{name}."
@@ -81,7 +81,7 @@ MESSAGES = {
     "attach_nothing": "--attach needs a task: say what to do with the files.",
     "attach_unreadable": "--attach={name} cannot be read: {error}.",
     "attach_kind": "--attach={name} is not text of at most {limit} bytes, nor one of: {endings}.",
-    "input_too_long": "Standard input is longer than {limit} bytes. Give less, or name a file instead.",
+    "input_too_long": "Standard input is longer than {limit} bytes. Send less, or name a file instead.",
     "input_not_text": (
         "Standard input is not text. Send an image or a PDF with --attach FILE; for text in another "
         "encoding, convert it to UTF-8 first, for instance with iconv."
@@ -113,7 +113,7 @@ MESSAGES = {
     "trust_settings_question": "Use them here? [y]es, [n]o: ",
     "trust_sets": "  sets {line}",
     "trust_servers": "this folder contains MCP servers; their author may not be you: {names}",
-    "trust_servers_question": "Start them with your rights, outside the sandbox? [y]es, [n]o: ",
+    "trust_servers_question": "Start them with your permissions, outside the sandbox? [y]es, [n]o: ",
     "not_trusted": "ignored, not trusted: {names} (--trust-folder trusts it)",
     "trust_not_saved": "the answer was not saved: {file}: {error}",
     "mcp_none": "no MCP servers; to add one: pal mcp add NAME -- COMMAND",
@@ -154,8 +154,8 @@ MESSAGES = {
     "acp_waiting": (
         "waiting for an editor; editors start this command themselves, see docs/acp.md (Ctrl-C stops)"
     ),
-    "acp_closed": "pal acp speaks with an editor on standard input and output, and one of them is closed.",
-    "acp_twice": "MCP server skipped: the editor also defines {name!r} of your settings.",
+    "acp_closed": "pal acp talks to an editor over standard input and output, and one of them is closed.",
+    "acp_twice": "MCP server skipped: the editor also defines {name!r}, as your settings do.",
     "acp_needs_mcp": "mcpServers need the extra [mcp]. Install it, or remove the servers from the editor.",
     "acp_unknown_type": "mcpServers: {name} has an unknown type.",
     "acp_no_session": "There is no session {session!r} of {folder}.",
@@ -235,7 +235,7 @@ MESSAGES = {
     "resume_with_task": 'to resume: pal run {to_resume} "your task"',
     "repair_copied": "{kept} copied to session {session_id}; the old one is unchanged",
     "sessions_more": "{number} more: pal sessions list -n {count}",
-    "sessions_of_subagents": "{number} more of subagents: pal sessions list --all",
+    "sessions_of_subagents": "{number} more from subagents: pal sessions list --all",
     "sessions_none": "no sessions found; to start one: {begin}",
     "nothing_deleted": "nothing was deleted",
     "deleted": "deleted {session_id}",
@@ -320,7 +320,7 @@ MESSAGES = {
     "unknown": "unknown",
     "present": "present",
     "not_needed": "not needed",
-    "approval_void": "approval of {tool} came to nothing: {why}; the worker's code has changed since",
+    "approval_void": "the approval of {tool} had no effect: {why}; the worker's code has changed since",
     "void_tool": "the agent no longer has this tool",
     "void_arguments": "the tool no longer accepts these arguments",
     "durable_follow": "to follow it: pal logs -f {run}",
@@ -328,7 +328,7 @@ MESSAGES = {
     "durable_asks": "asks: {call}; to answer: pal answer {answer}",
     "only_with_file": "only with FILE",
     "only_without_file": "only without FILE",
-    "keys_set": "{keys}: set when this file was written; used without further settings.",
+    "keys_set": "{keys}: set when this file was written; pal uses them without further settings.",
     "schedule_none": "no schedules in {database}",
     "schedule_removed": "{name} removed",
     "schedule_queued": "queued for a worker; to follow it: pal logs -f {run}",
@@ -390,15 +390,15 @@ MESSAGES = {
     "use_one_of": "use one of: {choices}{hint}",
     "setting_invalid": "{where}: {name} = {value!r:.80}: {error}.",
     "setting_table": "{shown}: {key} must be a table: [{key}.NAME].",
-    "setting_servers": "{shown}: {key} are only allowed in your own file (pal init), not in a project.",
+    "setting_servers": "{shown}: {key} are only allowed in your user settings (pal init), not in a project.",
     "setting_mcp": (
-        "{shown}: {key} is only allowed in your own file; a project lists its servers in .mcp.json."
+        "{shown}: {key} is only allowed in your user settings; a project lists its servers in .mcp.json."
     ),
     "setting_text": "{shown}: {key} must be text in quotes.",
     "setting_url": '{shown}: {key} needs base_url = "http://.../v1".',
     "setting_project": (
-        "{shown}: {key} = {value!r} is not allowed in a project. Set it in your own file or on the command "
-        "line."
+        "{shown}: {key} = {value!r} is not allowed in a project. Set it in your user settings or on the "
+        "command line."
     ),
     "setting_key": " Keys do not belong in files: set api_key_env to the name of a variable.",
     "none_defined": "none defined",
@@ -436,13 +436,13 @@ MESSAGES = {
     "pal_toml": "pal.toml: {error}",
     "session_id": "{session_id!r:.100} is not a valid session id. {why}.",
     "init_head": (
-        "Settings of pal for all your projects. Precedence: command line, profile (-P), environment, "
+        "pal settings for all your projects. Precedence: command line, profile (-P), environment, "
         "pal.toml of\n"
         "a project, this file. 'pal config show --origin' shows the effective values.\n"
         "Keys do not belong here: api_key_env names the variable that holds one."
     ),
     "init_project_head": (
-        "Settings of pal for this project. They override your own once you trust them: pal asks, and asks "
+        "pal settings for this project. They override your own once you trust them: pal asks, and asks "
         "again\n"
         "after changes. A project cannot set servers or keys, nor loosen the sandbox."
     ),

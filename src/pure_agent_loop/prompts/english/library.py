@@ -76,28 +76,27 @@ MESSAGES = {
     ),
     "no_run": "Run {run_id!r:.100} does not exist in {place}.",
     "unknown_choice": "{name}={value!r:.80} is unknown. Use one of: {choices}.",
-    "run_unknown": "The end of run {run_id!r} is unknown after {timeout:g} s: its database is away.",
+    "run_unknown": "The end of run {run_id!r} is unknown after {timeout:g} s: its database is unavailable.",
     "run_still": "Run {run_id!r} is still {status} after {timeout:g} s{reason}.",
     "database_unavailable": "The database {place} is unavailable: {reason}",
     "database_rights": (
         ". The role needs CREATE on the database (SQL: GRANT CREATE ON DATABASE name TO role): the first "
         "worker makes the schemas dbos, pal_durable and pure_agent_loop. If another role made them, this "
-        "one needs USAGE on the schemas and all rights on their tables and sequences."
+        "one needs USAGE on the schemas and all privileges on their tables and sequences."
     ),
     "database_lost": (
-        "The database {database} is lost: {reason} Running runs wait for it, and no run starts. Check its "
-        "server and network; nothing has to be restarted here."
+        "The database {database} is unreachable: {reason} Active runs wait for it, and no run starts. Check "
+        "its server and network; nothing has to be restarted here."
     ),
     "database_back": "The database {database} is back after {seconds:.1f} s.",
     "run_claimed": "Run {run}: running, agent {agent}.",
     "run_ended": "Run {run}: {reason} after {seconds:.1f} s, {steps} steps, {tokens} tokens.",
     "run_failed": (
-        "Run {run}: {reason} after {seconds:.1f} s: {error} To look into it: pal tasks show {run}, "
-        "pal logs {run}"
+        "Run {run}: {reason} after {seconds:.1f} s: {error} For details: pal tasks show {run}, pal logs {run}"
     ),
     "run_waits": "Run {run}: {reason}; pal tasks show {run} shows what it waits for.",
     "run_retries": (
-        "Run {run}: the request of step {step} failed, attempt {attempt}; next in {delay:.1f} s: {error}"
+        "Run {run}: the request in step {step} failed, attempt {attempt}; next in {delay:.1f} s: {error}"
     ),
     "run_parked": "Run {run} waits for the end of {ahead}, which is ahead in its session.",
     "run_released": "Run {run} resumes: its session is free.",
@@ -196,10 +195,10 @@ MESSAGES = {
         "url is not a valid PostgreSQL URL. Write it like postgresql://user:password@host:5432/database"
     ),
     "later_version": "{path} was written by a later version of this package. Update the package.",
-    "foreign_sqlite": "{path} is an SQLite file of another program. Use another file.",
+    "foreign_sqlite": "{path} is another program's SQLite file. Use another file.",
     "cannot_read_advice": "Cannot read {path}: {error}.{advice}",
     "state_unreadable": "The newest state of the session cannot be read: {error}",
-    "cases_file": "{path} is not a file of cases: its name must end in {readers}.",
+    "cases_file": "{path} is not a case file: its name must end in {readers}.",
     "cases_list": "{path} must hold a list of cases, or a mapping with the key 'cases'.",
     "case_input": "{where} must be a mapping with the key 'input'; it is {plain!r:.80}.",
     "case_field": "{where} has the unknown field {unknown!r}. Fields: {known}.",
@@ -215,7 +214,7 @@ MESSAGES = {
     "case_contains": "Case {name!r}: Contains needs a non-empty string.",
     "no_price": (
         "{field} is set, but the price of the model {model!r} at its server is unknown, so that the limit "
-        "would never be reached. Give it: prices={{{model!r}: Price(input=..., output=...)}}, per million "
+        "would never be reached. Give one: prices={{{model!r}: Price(input=..., output=...)}}, per million "
         "tokens (0 for a server that costs nothing), or --price IN,OUT. `pal cost prices` lists known ones."
     ),
     "day_needs_session": (
@@ -227,8 +226,8 @@ MESSAGES = {
         "{note} {spent} of {most} is spent, and no request was sent. Raise the limit to continue earlier."
     ),
     "prices_file": (
-        "{path} cannot be used as a list of prices: {why}. Give prices/data.json of genai-prices, or a file "
-        "of the same form as the shipped one; delete a damaged copy to use the shipped prices again."
+        "{path} cannot be used as a price list: {why}. Give prices/data.json of genai-prices, or a file "
+        "of the same format as the shipped one; delete a damaged copy to use the shipped prices again."
     ),
     "max_cost_prices": (
         "MaxCost: the price of the model {model!r} is unknown. Give it in limits.prices of the agent."
@@ -238,7 +237,7 @@ MESSAGES = {
     "not_a_schema": "schema is not a JSON Schema: {message}",
     "eval_progress": "eval: {done}/{total} done, {right} right, {mean:.2f} s each",
     "pandas_missing": "to_dataframe() needs pandas. Install it: pip install pandas.",
-    "not_a_report": "{path} is not a report of an evaluation: {wrong}",
+    "not_a_report": "{path} is not an evaluation report: {wrong}",
     "no_score": "Unknown score {name!r}. Use one of: {scores}.",
     "cannot_be_written": "{path} cannot be written: {error}.",
     "cannot_be_read": "{path} cannot be read: {error}.",
@@ -277,8 +276,8 @@ MESSAGES = {
     "models_json": "{settings_file} is not valid JSON: {error}. Repair or delete it.",
     "local_not_started": "The local model server did not start. {tail}",
     "no_model_name": "{owner}={model!r} has no model name. Write {protocol}:NAME.",
-    "unknown_prefix": "{owner}={model!r}: {prefix!r} is not a prefix of models, and OpenAI has no such "
-    "model. Prefixes: {known}. For a model of another server also set its base URL.",
+    "unknown_prefix": "{owner}={model!r}: {prefix!r} is not a model prefix, and OpenAI has no such "
+    "model. Prefixes: {known}. For a model on another server, also set its base URL.",
     "model_missing": "--model is missing for {address}. Add --model NAME.{known}",
     "no_response": "No response within {timeout:g} s.",
     "web_page": "base_url: the server returned a web page or text, not JSON.",
@@ -316,7 +315,7 @@ MESSAGES = {
         "A run is already running in this session: steer it, stop it, or wait for its end."
     ),
     "server_run_over": "This run is not running.",
-    "server_engine_run": "A run of the engine cannot be steered. Send a message after its end.",
+    "server_engine_run": "A run in the engine cannot be steered. Send a message after it ends.",
     "server_role": "The role {role!r} is required.",
     "server_export_role": "The role 'operate' is required: an export contains everything.",
     "server_nothing_to_undo": "This session has no changes to undo.",

@@ -66,7 +66,7 @@ MESSAGES = {
     "tool_no_tool": "{owner} must return a list of Tools",
     "toolset_failed": "the toolset {name} failed: {error}",
     "typed_answer": (
-        "Your final answer must be one JSON value of this JSON Schema, nothing around it:\n{schema}"
+        "Your final answer must be one JSON value that matches this JSON Schema, nothing around it:\n{schema}"
     ),
     "final_result": "Submit the final answer and end the task. Call it once, when you know the answer.",
     "malformed_response": (
@@ -74,7 +74,7 @@ MESSAGES = {
         "complete arguments."
     ),
     "correct_answer": "Your answer cannot be used: {why}\nGive the whole answer again, corrected.",
-    "answer_no_json": "it is not JSON of the required form. The JSON Schema is {schema}",
+    "answer_no_json": "it is not JSON in the required form. The JSON Schema is {schema}",
     "cancelled_itself": "the tool cancelled itself",
     "raised_cancelled": "the tool raised CancelledError",
     "interrupted": "interrupted",
@@ -110,7 +110,7 @@ MESSAGES = {
     "system_error": "{path} cannot be opened: {error}.",
     "missing": "There is no {path}. {instead}",
     "root_gone": (
-        "The workspace {root} is gone: deleted or renamed meanwhile. Tell the person; no path works now."
+        "The workspace {root} is gone: it was deleted or renamed. Tell the user; no path works now."
     ),
     "see_list": "Use list_dir to see what there is.",
     "workspace": "The workspace",
@@ -229,6 +229,7 @@ MESSAGES = {
     "only_first": "[only the first {count} are shown; use a narrower pattern]",
     "stopped": "stopped after {seconds:g} seconds: use a simpler pattern or a narrower path",
     "not_all_folders": "not every folder was searched: too many, too deep, or not readable",
+    "links_left_out": "links not followed ({count}): {names}; to look behind one, name it in path",
     "no_match": "No file matches {pattern!r}.",
     "into_folders": "'**/{pattern}' also looks into folders",
     "also_hidden": "hidden=true also finds names that begin with a dot, node_modules and __pycache__",
@@ -264,7 +265,7 @@ MESSAGES = {
     "host_not_listed": "the host {host} is not allowed; only: {hosts}",
     "odd_address": "the name {host} has an address that cannot be used",
     "no_address": "the name {host} has no address",
-    "port_closed": "port {port} is not allowed; use a port of web servers",
+    "port_closed": "port {port} is not allowed; use a web server port",
     "not_public": "{host} is not a public address but {kind}; it is not opened",
     "link-local": "a link-local one",
     "a cloud provider's own": "a cloud provider's own",
@@ -294,9 +295,9 @@ MESSAGES = {
     "shell_makes_file_system": "overwrites data with a new file system",
     "shell_over_device": "writes over a device",
     "shell_ends_all": "ends every process",
-    "shell_removes_whole": "removes a whole system or home",
-    "shell_rights_of_whole": "changes the rights of a whole system or home",
-    "shell_moves_whole": "moves a whole system or home",
+    "shell_removes_whole": "deletes a whole system or home folder",
+    "shell_rights_of_whole": "changes the permissions of a whole system or home folder",
+    "shell_moves_whole": "moves a whole system or home folder",
     "shell_fork_bomb": "a fork bomb",
     "shell_not_plain": "the command name must be a plain word, without assignments",
     "shell_git_elsewhere": "git in another folder may read a different configuration",
@@ -348,8 +349,8 @@ MESSAGES = {
     "shell_no_parser": "no parser is installed",
     "shell_invisible": "the invisible character U+{code:04X}",
     "shell_model_says": "the model declared that it changes something; {reason}",
-    "shell_tried": "it was tried read-only and failed: {said}",
-    "shell_unheld": "no sandbox: the command runs with all your rights; {reason}",
+    "shell_tried": "it was tried read-only for {seconds:.0f} s and failed; allowing it runs it again: {said}",
+    "shell_unheld": "no sandbox: the command runs with all your permissions; {reason}",
     # -- tools: tasks, calculator, shell -----------------------------------------------------------
     "no_reply": "(the user gave no answer)",
     "nobody": "Nobody can be asked here. Decide yourself, and say in your answer what you assumed.",
@@ -391,6 +392,10 @@ MESSAGES = {
     "timed_out": (
         "[ended after {seconds:g} seconds: the command did not finish. Give a larger timeout, or a command "
         "that does less and needs no input]"
+    ),
+    "over_memory": (
+        "[exit code 137: killed, because its processes together used more than {limit:.3g} GiB of memory. Do "
+        "the work in smaller parts; a person can raise the limit: Limits(memory=...)]"
     ),
     "left_processes": "[background processes left by the command were ended: {count}]",
     "bytes_left_out": "\n[... {count:,} bytes left out ...]\n",
@@ -523,6 +528,7 @@ MESSAGES = {
     "mcp_lost": (
         "The connection to the MCP server '{server}' was lost during the call; its effects are unknown. {why}"
     ),
+    "mcp_session_gone": "{hint} The server no longer has the session; the next call starts a new one.",
     "mcp_failed": "The MCP server '{server}' cannot be used. {why}",
     "mcp_refused": "The MCP server '{server}' rejected the request: {error}",
     "mcp_prompt_takes": "{error} The prompt's arguments: {names}.",
@@ -556,6 +562,6 @@ MESSAGES = {
     "because": "because of {reason}",
     "no_message": "no message",
     "characters_left_out": "[... {count} characters left out ...]",
-    "project_notes": "Notes of the project and its people:",
+    "project_notes": "Notes from the project and its people:",
     "folder_notes": "What the person has noted about this folder:",
 }

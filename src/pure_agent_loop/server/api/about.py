@@ -38,7 +38,7 @@ def _me_model(person: Person, request: ApiRequest) -> models.SignedInUser:
 
 
 async def signed_in(request: ApiRequest) -> Response:
-    """Return the authenticated person, or None: browsers would log an error."""
+    """Return the authenticated person, or null: browsers would log a 401 as an error."""
     person: Person | None = request.person
     me = None if person is None else _me_model(person, request).model_dump(mode="json")
     return JSONResponse({"person": me})

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
 
 TITLE = 200  # characters
-MAX_READ = 300_000  # bytes of a file that is searched for a passage
+MAX_READ = 300_000  # maximum bytes of a file that is searched for a passage
 FORK = " (fork)"
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
 
 def run_model(info: RunInfo, person: Person) -> models.RunBody:
-    """Return a run for a response. Errors may name servers and files: only operators see them."""
+    """Convert a run for a response. Errors may name servers and files, so only operators see them."""
     error = info.error if person.may("operate") or not info.error else "The run failed."
     return models.RunBody.of(info, error=error, first_event=int(info.id.rpartition(":")[2]))
 
@@ -194,7 +194,7 @@ async def answer(service: Service, person: Person, session: str, body: models.Ve
 
 
 async def give_result(service: Service, person: Person, session: str, body: models.Result) -> models.Done:
-    """Deliver the result of a call made elsewhere."""
+    """Deliver the result of a call executed elsewhere."""
     service.session_of(person, session)
     run = await asking.give_result(
         service.hub, session, body.call_id, body.result, is_error=body.is_error, by=person.name

@@ -93,7 +93,7 @@ class Stop(Body):
 
 
 def _denial(schema: dict[str, Any]) -> None:
-    """Add the rule to a schema that a denial must not allow further calls."""
+    """Add to a schema the rule that a denial must not allow further calls."""
     schema["if"] = {"properties": {"verdict": {"const": "deny"}}}
     schema["then"] = {"properties": {"always": {"const": False}, "similar": {"const": False}}}
 
@@ -111,7 +111,7 @@ class VerdictBody(Body):
 
 
 class Result(Body):
-    """The result of a call made elsewhere."""
+    """The result of a call executed elsewhere."""
 
     call_id: CallId
     result: Annotated[str, Field(max_length=MAX_TEXT)]
@@ -243,7 +243,7 @@ class SessionSummary(ApiModel):
     state: str = ""
     folder: str = ""
     pinned: bool = False
-    found: str = Field("", description="the text around what was searched for, if it is not in the title")
+    found: str = Field("", description="the text around the search result, if that is not in the title")
 
 
 class Sessions(ApiModel):
@@ -296,7 +296,7 @@ class Question(ApiModel):
     args: dict[str, Any]
     commands: list[str] = Field([], description="the commands of a shell line, if it has several")
     line: int | None = Field(
-        None, description="of the file, at which the passage begins that an edit replaces"
+        None, description="line of the file where the passage that an edit replaces begins"
     )
     rules: list[str] = Field(
         [], description="what an answer with `similar` allows; empty for only the same call"
@@ -339,7 +339,7 @@ class UndoBody(ApiModel):
 
 
 class ToolBody(ApiModel):
-    """A tool of an agent."""
+    """An agent's tool."""
 
     name: str
     description: str
@@ -355,7 +355,7 @@ class Tools(ApiModel):
 
 
 class ServerAbout(ApiModel):
-    """An MCP server of an agent: `idle` before its first use, then `ready` or `failed`; its last error."""
+    """An agent's MCP server: `idle` before its first use, then `ready` or `failed`; its last error."""
 
     name: str
     place: str
@@ -372,7 +372,7 @@ class Offered(ApiModel):
 
 
 class PartialPrompt(Body):
-    """A prompt of an MCP server and its arguments so far; the last one is to be completed."""
+    """An MCP server's prompt and its arguments so far; the last one is to be completed."""
 
     prompt: str
     words: list[str] = Field(min_length=1, max_length=50)
@@ -398,10 +398,10 @@ class AgentAbout(ApiModel):
     name: str
     description: str
     model: str
-    models: list[str] = Field(description="that a person may choose; the first is its own")
+    models: list[str] = Field(description="models that a person may choose; the first is the agent's own")
     tools: list[str]
     permission_mode: str
-    can_undo: bool = Field(description="its changes of files have snapshots")
+    can_undo: bool = Field(description="whether changes to files can be undone from snapshots")
     servers: list[ServerAbout]
 
 

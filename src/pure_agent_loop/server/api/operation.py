@@ -41,7 +41,7 @@ Handler = Callable[[ApiRequest], Awaitable["BaseModel | Response | None"]]
 
 @dataclass(frozen=True)
 class Operation:
-    """An HTTP method of a URL path.
+    """An HTTP method on a URL path.
 
     Args:
         method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
@@ -89,7 +89,7 @@ class Operation:
 
 
 def action_handler(action: Callable[..., Awaitable[BaseModel]], parameter: str) -> Handler:
-    """Create the REST handler of an action that the WebSocket also has.
+    """Create the REST handler for an action that the WebSocket also offers.
 
     Args:
         action: A function of ``api/actions.py``.

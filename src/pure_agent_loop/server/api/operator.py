@@ -110,7 +110,7 @@ class QueueAbout(ApiModel):
 
 
 class FleetRun(ApiModel):
-    """A run of the engine. `handovers` counts how often another worker had to take over the run."""
+    """A run in the engine. `handovers` counts how often another worker had to take over the run."""
 
     id: str
     agent: str
@@ -133,7 +133,7 @@ class Fleet(ApiModel):
 
 
 class NewestOnly(Query):
-    """The maximum number of newest items."""
+    """The maximum number of items, newest first."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 

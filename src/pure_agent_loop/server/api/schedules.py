@@ -76,7 +76,7 @@ async def _list(request: ApiRequest) -> SchedulesBody:
 
 
 def _on_schedule(method: str) -> Handler:
-    """Return the handler of a method of `Schedules` that takes a name."""
+    """Return the handler for a `Schedules` method that takes a name."""
 
     async def handle(request: ApiRequest) -> ScheduleAbout | None:
         from pure_agent_loop.durable import DurableNotFoundError

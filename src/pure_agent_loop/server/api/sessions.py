@@ -32,7 +32,7 @@ _ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
 
 
 def session_in(request: ApiRequest) -> str:
-    """Return the session of the path if the person may see it.
+    """Return the session named in the path if the person may see it.
 
     Raises:
         HttpProblem: The id is invalid, or the session belongs to another person.
@@ -230,7 +230,7 @@ OPERATIONS = [
               "Answer a question. Requires the role `approve`, or the session where a running tool asks.",
               action_handler(actions.answer, "session"), models.Done,
               role="", body=models.VerdictBody, problems=(404, 409), types=_ANSWERED),
-    Operation("POST", f"{_ONE}/results", "give_result", "Deliver the result of a call made elsewhere.",
+    Operation("POST", f"{_ONE}/results", "give_result", "Deliver the result of a call executed elsewhere.",
               action_handler(actions.give_result, "session"), models.Done, body=models.Result,
               problems=(404, 409), types=_ANSWERED),
     Operation("GET", "/api/questions", "list_questions", "List all pending questions.", _all_questions,

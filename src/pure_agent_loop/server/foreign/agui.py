@@ -50,7 +50,7 @@ class AguiMessage(_Message):
 
 
 class AguiResult(_Message):
-    """The result of a tool of the page."""
+    """The result of a page's tool."""
 
     role: Literal["tool"]
     toolCallId: Annotated[str, Field(min_length=1)]  # noqa: N815 - a name of the protocol

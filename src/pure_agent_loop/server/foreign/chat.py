@@ -58,13 +58,13 @@ STREAM = ("text/event-stream",)
 
 
 class StreamOptions(OpenModel):
-    """Options of a stream."""
+    """Stream options."""
 
     include_usage: bool | None = None
 
 
 class FunctionAbout(OpenModel):
-    """A function of the caller."""
+    """A function from the caller."""
 
     name: ToolName
     description: str | None = None
@@ -72,7 +72,7 @@ class FunctionAbout(OpenModel):
 
 
 class ChatTool(OpenModel):
-    """A tool of the caller."""
+    """A tool from the caller."""
 
     type: Literal["function"]
     function: FunctionAbout

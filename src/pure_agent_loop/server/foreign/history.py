@@ -114,7 +114,7 @@ class ChatCall(OpenModel):
 
 
 class SystemMessageBody(OpenModel):
-    """Instructions of the caller."""
+    """Instructions from the caller."""
 
     role: Literal["system", "developer"]
     content: str | list[TextPartBody]
@@ -126,14 +126,14 @@ _UserPart = Annotated[
 
 
 class UserMessageBody(OpenModel):
-    """A message of the user."""
+    """A message from the user."""
 
     role: Literal["user"]
     content: str | list[_UserPart]
 
 
 class AssistantMessageBody(OpenModel):
-    """A message of the model."""
+    """A message from the model."""
 
     role: Literal["assistant"]
     content: str | list[Annotated[TextPartBody | RefusalPartBody, Field(discriminator="type")]] | None = None
@@ -254,7 +254,7 @@ def _call(call: ChatCall) -> dict[str, Any]:
 
 
 class ToolChoice(OpenModel):
-    """A tool of the request, in the form of either OpenAI protocol."""
+    """A tool in the request, in the form of either OpenAI protocol."""
 
     type: Literal["function"]
     name: str | None = None
@@ -291,5 +291,5 @@ def apply_tool_choice(
         return tools, {"tool_choice": "required"}
     name = choice.name or (choice.function or {}).get("name")
     if not any(tool.name == name for tool in tools):
-        raise HttpProblem(400, "tool_choice: not a tool of the request.", param="tool_choice")
+        raise HttpProblem(400, "tool_choice: not a tool in the request.", param="tool_choice")
     return tools, {"tool_choice": {"type": "function", "function": {"name": name}}}

@@ -53,7 +53,7 @@ class UserItem(OpenModel):
 
 
 class MessageItem(OpenModel):
-    """A message of the system or the assistant."""
+    """A message from the system or the assistant."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "assistant"]
@@ -78,7 +78,7 @@ class ResultItem(OpenModel):
 
 
 class ReasoningItem(OpenModel):
-    """Reasoning of a model; ignored."""
+    """A model's reasoning; ignored."""
 
     type: Literal["reasoning"]
 

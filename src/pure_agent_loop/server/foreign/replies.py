@@ -69,7 +69,7 @@ def join_text(chunks: list[Chunk], kind: str = "text") -> str:
 
 
 class StreamResponse(Response):
-    """A Server-Sent Events response of a run.
+    """A Server-Sent Events response for a run.
 
     Args:
         frames: The events: objects, or raw text.
@@ -174,7 +174,7 @@ class PartWriter(ABC):
         return events
 
     def end(self) -> list[StreamEvent]:
-        """Close the open part, write the calls of the caller's tools and finish."""
+        """Close the open part, write the calls to the caller's tools and finish."""
         events = self.close()
         for call in self.turn.calls:
             events += self.outside_call(call)
@@ -197,12 +197,12 @@ class PartWriter(ABC):
         """Close the part of `open_kind`."""
 
     def other(self, chunk: Chunk) -> list[StreamEvent]:  # noqa: ARG002 - for protocols that show them
-        """Write a call or a result of the agent's own tools, or the end of a step."""
+        """Write a call to, or a result from, the agent's own tools, or the end of a step."""
         return []
 
     @abstractmethod
     def outside_call(self, call: OutsideCall) -> list[StreamEvent]:
-        """Write a call of one of the caller's tools."""
+        """Write a call to one of the caller's tools."""
 
     @abstractmethod
     def finish(self) -> list[StreamEvent]:

@@ -55,14 +55,14 @@ FORWARDED = (
 
 
 class Reasoning(OpenModel):
-    """Options of reasoning."""
+    """Reasoning options."""
 
     model_config = ONLY_NULLS
     effort: str | None = None
 
 
 class TextOptions(OpenModel):
-    """Options of the text output."""
+    """Text output options."""
 
     model_config = ONLY_NULLS
     format: dict[str, Any] | None = None
@@ -70,7 +70,7 @@ class TextOptions(OpenModel):
 
 
 class ResponsesTool(FunctionAbout):
-    """A tool of the caller."""
+    """A tool from the caller."""
 
     type: Literal["function"]
 

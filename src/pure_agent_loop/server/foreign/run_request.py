@@ -59,7 +59,7 @@ class RunRequest:
         """Return the run's settings that differ from the agent's.
 
         Raises:
-            HttpProblem: A tool has the name of a tool of the agent.
+            HttpProblem: A tool has the same name as one of the agent's tools.
         """
         settings: RunSettings = {"metadata": dict(self.metadata)}
         if self.fields:

@@ -51,7 +51,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class OutsideCall:
-    """A call of one of the caller's tools."""
+    """A call to one of the caller's tools."""
 
     id: str
     tool: str
@@ -130,7 +130,7 @@ class RequestRun:
         """Count the run in the server's limits, metrics and totals.
 
         Raises:
-            HttpProblem: A limit of runs is reached.
+            HttpProblem: A run limit is reached.
         """
         with self.service.hub.ephemeral_run(self.person, self.run_request.agent) as info:
             try:

@@ -41,7 +41,7 @@ class UiMessage(OpenModel):
 
 
 class UiBody(Body):
-    """A request of ``useChat``.
+    """A request from ``useChat``.
 
     ``agent`` and ``tools`` are extensions: a page sends them as the `body` of its transport.
     """

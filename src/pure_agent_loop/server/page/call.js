@@ -31,7 +31,7 @@ export function Call({ item, rev }) {
   ${item.files && html`<${Files} files=${item.files} />`}`;
 }
 
-// The line at which an edit began: its result has the change with three lines around it.
+// The line where an edit began: the edit's result shows the change with three lines around it.
 function startOf({ tool, args, result }) {
   const [, first, rows] = tool === "edit_file" ? /^@@ -(\d+).*\n((?: .*\n)*)/m.exec(result ?? "") ?? [] : [];
   if (!first || typeof args?.old_text !== "string") return undefined;
@@ -51,7 +51,7 @@ function Clock({ since }) {
   return now - since >= 1 ? html`<span aria-hidden="true">${seconds(Math.floor(now - since))}</span>` : null;
 }
 
-// How a call ended, or its state; a duration counts from a second on.
+// How a call ended, or its state; durations under a second are not shown.
 function outcome(item) {
   const code = item.command?.exit_code ?? item.exitCode, time = item.seconds >= 1 ? seconds(item.seconds) : "";
   const state = code ? t("exitCode", { n: code }) : item.state === "done" ? "" : item.state === "waiting" && item.verdict ? t("allowed") : store.stateWord(item.state);
@@ -64,7 +64,7 @@ function Todo({ items, item }) {
     <ul>${items.map((each, at) => html`<li key=${at} class=${each.status}><span aria-hidden="true">${TODO_MARKS[each.status] || "☐"}</span><p>${each.task ?? each.content ?? each.text}</p></li>`)}</ul></section>`;
 }
 
-// Settled calls that follow each other, folded to one line.
+// Consecutive settled calls, folded to one line.
 export function Calls({ items }) {
   const [isOpen, setOpen] = useState(false);
   const failed = items.filter((item) => item.state === "failed").length, time = items.reduce((sum, item) => sum + (item.seconds || 0), 0);
@@ -86,7 +86,7 @@ export function Files({ files }) {
 
 const size = (bytes) => (bytes < 1000 ? `${bytes} B` : bytes < 1e6 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
 
-// What a command printed: its result without the lines after the last ones printed, which are for the model.
+// What a command printed: its result without the lines at the end, which are for the model.
 function printed({ command, result }) {
   if (!command) return result;
   if (!command.lines) return "";

@@ -16,13 +16,13 @@ async function textOf(file) {
   } catch { return null; }
 }
 
-// A message with the texts of files behind it, each in a fence longer than those inside.
+// A message followed by the texts of files, each in a fence longer than those inside.
 function withFiles(message, media) {
   const fence = (text) => "`".repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map(([run]) => run.length + 1)));
   return [message, ...media.filter((item) => item.content !== undefined).map(({ name, content }) => `${name}:\n\n${fence(content)}\n${content}\n${fence(content)}`)].join("\n\n");
 }
 
-// The agent for the next message, and its model where there is a choice.
+// The agent for the next message, and its model if there are several.
 function Picker() {
   const agents = store.agents.value, agent = agents.find((each) => each.name === store.agent.value);
   if (!agent) return null;
@@ -35,7 +35,7 @@ function Picker() {
     ${agent.models.length > 1 && html`<hr /><p class="day">${t("model")}</p>${agent.models.map((name) => row(name, name === model, () => { store.model.value = name === agent.model ? "" : name; }))}`}<//>`;
 }
 
-// A draft outlives a reload, and a look at another conversation, in its tab.
+// A draft survives a reload, and a visit to another conversation, in the same tab.
 const draftOf = (place) => { try { return sessionStorage.getItem(place) ?? ""; } catch { return ""; } };
 const keep = (place, text) => { try { sessionStorage[text ? "setItem" : "removeItem"](place, text); } catch { /* a private window */ } };
 

@@ -1,12 +1,12 @@
-// Differences of two texts line by line, drawn as rows.
+// Differences between two texts line by line, drawn as rows.
 import { html, useState } from "./html.js";
 import { t } from "./words.js";
 
-const MAX_CELLS = 250_000; // of the table of common lines; larger changes are shown as removed, then added
+const MAX_CELLS = 250_000; // cells in the table of common lines; larger changes are shown as removed, then added
 const AROUND = 3; // unchanged lines kept before and after a change
 
 // Rows of a change: sign (" ", "-", "+", or "@" for the head of a hunk), text, and line number. The first line has the number `start`;
-// if it is unknown there are no numbers.
+// if `start` is unknown there are no numbers.
 function rowsOf(before, after, start) {
   if (before.endsWith("\n") && after.endsWith("\n")) return rowsOf(before.slice(0, -1), after.slice(0, -1), start);
   const old = before === "" ? [] : before.split("\n"), now = after === "" ? [] : after.split("\n");

@@ -1,4 +1,4 @@
-// What is done with a conversation as a whole: edit a message, ask again, fork, undo.
+// Actions on a conversation as a whole: edit a message, ask again, fork, undo.
 import { agents, chosen, current, entriesOf, guarded, loadSessions, note, open, view, wire } from "./store.js";
 import { freshKey } from "./wire.js";
 import { t } from "./words.js";

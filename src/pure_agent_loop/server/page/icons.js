@@ -1,4 +1,4 @@
-// Icons of the page: drawings of 16 by 16, in the colour of the text.
+// Icons for the page: drawings of 16 by 16, in the text's colour.
 import { html } from "./html.js";
 
 const PATHS = {

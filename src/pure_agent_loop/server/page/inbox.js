@@ -1,4 +1,4 @@
-// What waits in all conversations, for who may approve.
+// Pending questions in all conversations, for people who may approve.
 import { html } from "./html.js";
 import { Card, Notify } from "./questions.js";
 import * as store from "./store.js";

@@ -4,8 +4,8 @@ import { api, guarded, oneAtATime, sessionAt } from "./wire.js";
 
 export const sessions = signal([]);
 export const moreSessions = signal(null);
-export const search = signal(null); // words that were searched for, and the sessions that have them
-export const edited = signal(null); // what is changed of a session, and the session
+export const search = signal(null); // words that were searched for, and the sessions that contain them
+export const edited = signal(null); // which property of a session is being changed, and the session
 export const change = (what, session) => { edited.value = { what, session }; };
 
 export const loadSessions = oneAtATime(async () => {
@@ -29,7 +29,7 @@ export const pin = guarded(async (session, pinned) => {
   await loadSessions();
 });
 
-// Sessions whose title, tasks or answers have words; an older response never replaces a newer one.
+// Sessions whose title, tasks or answers contain words; an older response never replaces a newer one.
 let searches = 0;
 async function query(words) {
   const number = ++searches;

@@ -34,12 +34,12 @@ export function Log() {
   useEffect(() => { // content grows after it is drawn: highlighted code, images, cards
     const grown = new ResizeObserver(() => { if (isAtEnd.current && boxRef.current) boxRef.current.scrollTop = boxRef.current.scrollHeight; });
     grown.observe(boxRef.current.firstElementChild);
-    grown.observe(boxRef.current); // a panel makes it smaller
+    grown.observe(boxRef.current); // a panel makes the box smaller
     return () => grown.disconnect();
   }, []);
   const scrolled = () => {
     const box = boxRef.current;
-    if (!box) return; // removed since
+    if (!box) return; // removed in the meantime
     const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
     // Follow the end until the person scrolls up. Content that shrinks and grows between two frames also scrolls, but without input.
     const isInput = box.scrollHeight === last.current.height || performance.now() - touched.current < TOUCH_MS;
@@ -107,7 +107,7 @@ function Item({ item }) {
 
 const isNewest = (item) => !store.isOpen(store.view.value.run.value) && store.current.value && store.view.value.items.value.slice(-3).includes(item);
 
-// What can be done with an answer.
+// Actions on an answer.
 function Actions({ item }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => { try { await navigator.clipboard.writeText(item.text); setCopied(true); setTimeout(() => setCopied(false), 1500); } catch { /* not allowed */ } };

@@ -6,14 +6,14 @@ import { Icon } from "./icons.js";
 let menus = 0;
 export function Menu({ label, icon = "more", text, children }) {
   const [isOpen, setOpen] = useState(false), [id] = useState(() => `menu-${++menus}`), button = useRef(null), box = useRef(null);
-  useEffect(() => { // it is not yet shown
+  useEffect(() => { // the menu is not shown yet
     if (isOpen) requestAnimationFrame(() => box.current && place(box.current, button.current.getBoundingClientRect()));
   }, [isOpen]);
   return html`<button type="button" ref=${button} class=${text ? "picker" : "icon"} popovertarget=${id} aria-label=${label} title=${label} aria-expanded=${isOpen}>${text} <${Icon} name=${icon} /></button>
     <div id=${id} ref=${box} popover="auto" class="popover" onBeforeToggle=${(event) => setOpen(event.newState === "open")} onClick=${() => box.current.hidePopover()}>${isOpen && children}</div>`;
 }
 
-// Below its button, or above where there is no room; within the window.
+// Placed below its button, or above if there is no room; within the window.
 function place(box, { left, right, top, bottom }) {
   const { offsetWidth: width, offsetHeight: height } = box;
   box.style.left = `${Math.max(8, left + width > innerWidth - 8 ? right - width : left)}px`;

@@ -6,7 +6,7 @@ import * as store from "./store.js";
 import { api, sessionAt } from "./wire.js";
 import { addWords, cacheWords, hasWord, language, seconds, t, usedWords } from "./words.js";
 
-addWords({ // of these views, and the states of what a schedule started
+addWords({ // words for these views, and for the states of runs that a schedule started
   failedToday: ["failed today", "今天失败"],
   ofWindow: ["{n} % of {all}", "占 {all} 的 {n}%"],
   pause: ["Pause", "暂停"],
@@ -40,7 +40,7 @@ addWords({ // of these views, and the states of what a schedule started
 const PARTS = ["system", "tools", "user", "assistant", "tool"];
 const FLEET_REFRESH_MS = 3000;
 
-// The response of a path, requested again when a dependency changes.
+// The response for a path, requested again when a dependency changes.
 function useApi(path, ...deps) {
   const [response, setResponse] = useState(null);
   useEffect(() => {

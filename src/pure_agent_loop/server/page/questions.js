@@ -1,4 +1,4 @@
-// Pending questions as cards: calls to allow or deny, and questions of running tools.
+// Pending questions as cards: calls to allow or deny, and questions from running tools.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Code, iconOf } from "./call.js";
 import { Counts, Diff, MAX_ROWS, changeOf } from "./diff.js";
@@ -11,7 +11,7 @@ export function Questions() {
     ${store.questions.value.map((question) => html`<${Card} key=${question.call_id} question=${question} />`)}</div>`;
 }
 
-// Asks the browser for its notifications, where it has not decided yet.
+// Asks for permission to show notifications, if the browser has no decision yet.
 export function Notify() {
   const [allowed, setAllowed] = useState(globalThis.Notification?.permission);
   if (allowed === "default") return html`<button type="button" onClick=${async () => setAllowed(await Notification.requestPermission())}>${t("notify")}</button>`;
@@ -30,7 +30,7 @@ function reveal(value) {
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [reveal(name), reveal(item)]));
 }
 
-// What an answer may allow besides this call: its words, and the fields of the answer.
+// What an answer may allow besides this call: the button's words, and the fields of the answer.
 function kindOf({ tool, rules }) {
   const pattern = /=(.*)\)$/.exec(rules[0] ?? "")?.[1], similar = { similar: true };
   if (pattern && tool === "fetch") return [t("allowPages", { host: new URL(pattern).host }), similar];

@@ -6,7 +6,7 @@ import { seconds, t } from "./words.js";
 
 const MAX_SHOWN = 8;
 const looks = signal({}); // prompts and resources of each server, by agent and name
-let pending = {}; // requests that were sent, by key
+let pending = {}; // requests already sent, by key
 
 const completions = signal({}); // of prompt arguments, by agent, server, prompt and arguments
 const keyOf = (agent, name) => `${agent}/${name}`;

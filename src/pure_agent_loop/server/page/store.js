@@ -7,7 +7,7 @@ import { Wire, api, connection, freshKey, guarded, note, oneAtATime, problem, se
 export * from "./list.js";
 export { guarded, note, problem, showError };
 
-const WAITING_MS = 5000; // between two looks at what waits in other conversations
+const WAITING_MS = 5000; // between checks for pending questions in other conversations
 const MAX_EVENTS = 20000; // with more events, show the session's records instead
 export const me = signal(null);
 export const agents = signal([]);
@@ -72,7 +72,7 @@ export const wire = new Wire({
   onOpen: () => { if (mayUse()) { loadSessions(); loadQuestions(); } },
 });
 
-export const hasServers = () => agents.value.some((agent) => agent.servers.length > 0); // of MCP
+export const hasServers = () => agents.value.some((agent) => agent.servers.length > 0); // MCP servers
 export async function start() {
   const token = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
   if (token) {
@@ -189,7 +189,7 @@ function watchSoon(session, after) {
 
 export const addressOf = (session) => `#s=${encodeURIComponent(session)}`;
 function address() { return isPlace(panel.value) ? `#/${PLACES[panel.value]}` : current.value ? addressOf(current.value) : ""; }
-let isEntered = false; // until then, the address says what to open
+let isEntered = false; // until then, the address determines what to open
 effect(() => {
   const hash = address();
   if (isEntered) goTo(hash, "pushState");
@@ -222,7 +222,7 @@ export const steer = guarded(async (text) => {
   const run = view.value.run.value;
   try { await wire.ask("steer", { run: run.id, text }); } catch (error) {
     if (!error.problem?.state) throw error;
-    return send(text, []); // the run has ended meanwhile, or its replay has not
+    return send(text, []); // the run has ended in the meantime, or its replay is not finished
   }
   return run;
 });
@@ -236,7 +236,7 @@ function drop(key) {
   batch(() => { questions.value = others(questions.value); waiting.value = others(waiting.value); });
 }
 
-// The card goes at once; the server says if another answer was first.
+// The card disappears at once; the server reports if another answer was first.
 export const answer = guarded(async (question, verdict, fields = {}) => {
   answered.add(callKey(question));
   drop(callKey(question));
@@ -253,7 +253,7 @@ export const answer = guarded(async (question, verdict, fields = {}) => {
   return true;
 });
 
-// A message while questions wait: it answers what a tool asks, and denies calls with this text.
+// A message while questions are pending: it answers a tool's question, and denies calls with this text.
 export const answerAll = async (text) => {
   const open = questions.value.filter(mayAnswer);
   const done = await Promise.all(open.map((question) => answer(question, question.live ? "allow" : "deny", { message: text })));
@@ -266,7 +266,7 @@ export const remove = guarded(async (session) => {
   await loadSessions();
 });
 
-export const chosen = () => ({ ...(agent.value && { agent: agent.value }), ...(model.value && { model: model.value }) }); // for a message
+export const chosen = () => ({ ...(agent.value && { agent: agent.value }), ...(model.value && { model: model.value }) }); // fields for a message
 export const chooseAgent = (name) => batch(() => { agent.value = name; model.value = ""; });
 
 export const isRunning = (run) => Boolean(run) && run.state === "running";

@@ -3,7 +3,7 @@ import { html, useState } from "./html.js";
 import * as store from "./store.js";
 import { cacheWords, seconds, t, usedWords } from "./words.js";
 
-const MAX_FRAMES = 60; // until folded calls are drawn
+const MAX_FRAMES = 60; // frames to wait until folded calls are drawn
 const WAIT = 0.1; // width of a longer wait, as a share of the work
 const ROW = 22, LEFT = 60, WIDTH = 380;
 
@@ -24,7 +24,7 @@ export function Timeline() {
     const item = view.items.value.find((other) => (span.callId ? other.callId === span.callId : other.kind === "answer" && other.step === span.step && other.run === run.id));
     if (!item?.callId) return;
     const folded = [...document.querySelectorAll("details.calls")].find((each) => each.dataset.from <= item.id && item.id <= each.dataset.to);
-    if (folded) folded.open = true; // its calls are drawn then
+    if (folded) folded.open = true; // its calls are drawn only then
     const reveal = (tries) => {
       const element = document.getElementById(`call-${item.id}`);
       if (element) { element.open = true; element.scrollIntoView({ block: "center" }); element.querySelector("summary")?.focus(); }

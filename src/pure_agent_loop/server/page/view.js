@@ -138,7 +138,7 @@ export class View {
     return item;
   }
 
-  // A plan is shown once a run: a later one takes the place of the first.
+  // A run shows one plan: a later one replaces the first.
   replan(item) {
     const first = this.plans.get(item.run);
     if (!first) { this.plans.set(item.run, item); return; }
@@ -147,7 +147,7 @@ export class View {
     this.changed(first);
   }
 
-  // A call is known from here on, also while it is tried or waits; later events say what became of it.
+  // A call is known from here on, even while it is tried or pending; later events report its outcome.
   on_part(data, event) {
     const part = data.part || {};
     if (part.type === "tool" && part.state === "pending") this.call({ tool: part.tool, call_id: part.call_id, args: part.input }, event);
@@ -156,7 +156,7 @@ export class View {
   on_action(data, event, run) {
     if (run) { if (run.model?.step !== event.step) this.beginModel(run, event); this.endModel(run, event); }
     const item = this.call(data, event);
-    // What a command wrote while it was tried is void: it runs again.
+    // Output from the trial of a command is discarded: the command runs again.
     Object.assign(item, { args: data.args ?? item.args, state: "running", progress: "", start: item.state === "waiting" ? event.timestamp : item.start });
     if (run) run.spans.push({ kind: "tool", tool: data.tool, callId: data.call_id, step: event.step, start: event.timestamp, end: 0 });
     this.changed(item);
@@ -187,9 +187,9 @@ export class View {
 
   on_progress(data, event) {
     const item = this.calls.get(data.call_id);
-    if (item?.state === "waiting" && item.verdict) Object.assign(item, { state: "running", progress: "", start: event.timestamp }); // tried once more after the answer
+    if (item?.state === "waiting" && item.verdict) Object.assign(item, { state: "running", progress: "", start: event.timestamp }); // it may be tried once more after the answer
     if (item && data.text) { item.progress = (item.progress + data.text).slice(-20000); this.changed(item); }
-    else if (data.text && !data.call_id) this.on_notice({ message: data.text }, event); // progress of a toolset
+    else if (data.text && !data.call_id) this.on_notice({ message: data.text }, event); // progress from a toolset
   }
 
   on_permission(data, event, run) {
@@ -266,7 +266,7 @@ export class View {
     this.add("end", { run: run.id, state: data.state, why: data.stop_reason, steps: data.steps, tokens: data.tokens, cost: data.cost, waited: run.waited || 0, seconds: event.timestamp - run.started - (run.waited || 0) });
   }
 
-  // Build the view from a session's records, if its events are gone.
+  // Build the view from a session's records, if its events are no longer available.
   fromEntries(entries) {
     const calls = [];
     for (const entry of entries) {

@@ -110,7 +110,7 @@ const WORDS = {
   wentOn: ["The server restarted. The task continues.", "服务器已重启，任务继续。"],
   imageHidden: ["image: {alt}", "图片：{alt}"],
   tooBig: ["{name} is too large (at most {most}).", "{name} 太大（最多 {most}）。"],
-  wrongKind: ["Can’t attach {name}: images, PDF, WAV, MP3 and text work.", "无法添加 {name}：可添加图片、PDF、WAV、MP3 和文本。"],
+  wrongKind: ["Can’t attach {name}: only images, PDF, WAV, MP3 and text can be attached.", "无法添加 {name}：可添加图片、PDF、WAV、MP3 和文本。"],
   state: ["State", "状态"],
   noRun: ["No runs yet", "暂无可显示的运行"],
   skip: ["Skip to the message field", "跳到输入框"],
@@ -126,8 +126,8 @@ const WORDS = {
   allow: ["Allow", "允许"],
   allowEdits: ["Allow edits in {path}", "允许编辑 {path}"],
   allowEdit: ["Allow edits of {path}", "允许编辑 {path}"],
-  allowPages: ["Allow pages of {host}", "允许访问 {host}"],
-  allowSame: ["Allow this command always", "始终允许此命令"],
+  allowPages: ["Allow pages from {host}", "允许访问 {host}"],
+  allowSame: ["Always allow this command", "始终允许此命令"],
   allowAll_edit_file: ["Allow all edits", "允许所有编辑"],
   allowAll_write_file: ["Allow all writes", "允许所有写入"],
   allowAll: ["Allow all {tool} calls", "允许所有 {tool} 调用"],
@@ -143,12 +143,12 @@ const WORDS = {
   answeredYou_deny: ["You denied this at {at}", "你于 {at} 拒绝"],
   notWaiting: ["This question is no longer open.", "该问题已不再等待回答。"],
   inbox: ["Approvals", "待审批"],
-  inboxEmpty: ["Nothing waits for approval.", "没有等待审批的调用。"],
+  inboxEmpty: ["Nothing is waiting for approval.", "没有等待审批的调用。"],
   nWaiting: ["{n} waiting", "{n} 项待审批"],
   openIt: ["Open conversation", "打开对话"],
-  notify_granted: ["You are notified when something waits.", "有待审批时会通知你。"],
-  notify_denied: ["The browser blocks notifications of this page.", "浏览器已阻止本页面的通知。"],
-  notify: ["Notify me when something waits", "有待审批时通知我"],
+  notify_granted: ["You will be notified when something is waiting.", "有待审批时会通知你。"],
+  notify_denied: ["The browser blocks notifications from this page.", "浏览器已阻止本页面的通知。"],
+  notify: ["Notify me when something is waiting", "有待审批时通知我"],
   retryIt: ["Retry", "重试"],
   tryAgain: ["Try again", "重试"],
   nFound: ["{n} found for “{query}”", "“{query}”：{n} 个结果"],
@@ -157,7 +157,7 @@ const WORDS = {
   unpin: ["Unpin", "取消置顶"],
   moveTo: ["Move to folder", "移到文件夹"],
   deleteIt: ["Delete “{title}”?", "删除“{title}”？"],
-  deleteHint: ["Its messages and files cannot be brought back.", "其中的消息和文件无法恢复。"],
+  deleteHint: ["Its messages and files cannot be restored.", "其中的消息和文件无法恢复。"],
   showMore: ["Show more", "显示更多"],
   inspect: ["Inspect", "检查"],
   noMatch: ["No match for “{query}”", "没有与“{query}”匹配的对话"],
@@ -201,13 +201,13 @@ const store = (key, value) => { try { localStorage.setItem(key, value); } catch 
 
 export const language = signal(stored("pal-language") || (/^zh\b/i.test(navigator.language) ? "zh" : "en"));
 export const theme = signal(stored("pal-theme") || "system");
-export const size = signal(stored("pal-size") || "usual"); // of the text
-export const thinking = signal(stored("pal-thinking") || "on"); // whether it is shown
+export const size = signal(stored("pal-size") || "usual"); // size of the text
+export const thinking = signal(stored("pal-thinking") || "on"); // whether reasoning is shown
 const SETTINGS = { language, theme, size, thinking };
 
 export function choose(name, value) { SETTINGS[name].value = value; store(`pal-${name}`, value); }
 
-// `{s}` is the plural's letter of the number `n`.
+// `{s}` is the plural ending for the number `n`.
 export function t(name, values = {}) {
   const text = WORDS[name][language.value === "zh" ? 1 : 0], filled = { s: String(values.n) === "1" ? "" : "s", ...values };
   return text.replace(/\{(\w+)\}/g, (_, key) => String(filled[key] ?? ""));
@@ -226,7 +226,7 @@ const VERBS = {
   tool_search: ["Search tools", "Searching tools", "Searched tools", "查找工具"], write_file: ["Write", "Writing", "Wrote", "写入"],
 };
 
-// The verb of a call in its state; the tool's name if it has none. A command that failed was run all the same.
+// The verb for a call in its state; the tool's name if it has none. A command that failed still ran.
 export function verb(tool, { state, command } = {}) {
   const forms = Object.hasOwn(VERBS, tool) && VERBS[tool];
   if (!forms) return tool;
@@ -250,8 +250,8 @@ export function subject(args) {
 
 export const clock = (time) => new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
-// Tokens of a request and its response; none from a cache is left out.
+// Tokens of a request and its response; a count of zero cached tokens is left out.
 export const usedWords = (sent, got, cached) => t("inOut", { in: sent.toLocaleString(), out: got, cached: cached > 0 ? t("ofCache", { n: cached.toLocaleString() }) : "" });
 
-// Tokens written to a prompt cache, and missed by it; none of a kind is left out.
+// Tokens written to a prompt cache, and missed by it; zero counts are left out.
 export const cacheWords = (written, missed) => [["written", written], ["missed", missed]].filter(([, n]) => n > 0).map(([name, n]) => t(name, { n: n.toLocaleString() }));

@@ -88,7 +88,7 @@ class JsonlStore:
     """Store that keeps sessions as JSON lines files in one folder.
 
     Args:
-        folder: Folder of the files, created with the first session, readable by this user only.
+        folder: Folder for the files, created with the first session, readable by this user only.
         now: Function that returns the time of records, in seconds since the epoch.
     """
 

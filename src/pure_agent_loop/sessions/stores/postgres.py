@@ -1,7 +1,8 @@
 """Sessions in PostgreSQL, for fleets: many machines, one writer per session.
 
 The rows hold the same lines as the files of `JsonlStore`. Each opening increments a number in the session's
-row (the fence), and an append writes only while the fence is the writer's. Therefore a writer that was
+row (the fence), and an append writes only if the fence is still the writer's number. Therefore a writer that
+was
 frozen, considered dead and later resumed can no longer write.
 """
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
     from pure_agent_loop.sessions.stores.postgres_pool import Execute
 
-# The row of the session is locked briefly, so that a takeover waits for this append before it reads. The
-# previous record must exist: a crash of the database may have lost records that were not durable.
+# The session's row is locked briefly, so that a takeover waits for this append before it reads. The previous
+# record must exist: a database crash may have lost records that were not durable.
 _APPEND = """
 WITH mode AS MATERIALIZED (SELECT set_config('synchronous_commit', %(mode)s, true) AS set),
 mine AS MATERIALIZED (
@@ -72,7 +73,7 @@ _STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 
 
 class _Claim:
-    """Ownership of a session, in place of the lock of other stores.
+    """Ownership of a session, in place of the lock that other stores use.
 
     Args:
         store: Store of the session; this reference keeps the store alive as long as its logs.
@@ -159,16 +160,16 @@ class PostgresStore:
 
     An open session is locked by its process. The lock is released when the session is closed, when the
     process ends, or when the process has not shown activity for `lease` seconds. The store connects at first
-    use, and creates missing tables. Do not connect through a pooler that assigns each transaction another
+    use, and creates missing tables. Do not connect through a pooler that gives each transaction a different
     connection.
 
     Args:
         url: URL of the database, such as ``postgresql://user:password@host:5432/database``.
-        owner: Name of this process in messages to others; None for machine and process id.
-        schema: Schema of the tables.
+        owner: Name of this process in other processes' messages; None for machine and process id.
+        schema: Schema that holds the tables.
         lease: Seconds without activity after which a process loses its sessions.
         patience: Seconds to retry while the database is unavailable, before a `SessionWriteError`.
-        connections: Maximum number of connections, besides the one for liveness.
+        connections: Maximum number of connections, besides the one for the heartbeat.
         now: Function that returns the time of records, in seconds since the epoch.
 
     Raises:

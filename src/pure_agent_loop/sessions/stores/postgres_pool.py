@@ -62,7 +62,7 @@ _OPTIONS: dict[str, Any] = {
 # Connection errors, conflicts, starting and stopping servers, servers without free connections, and read-only
 # servers during a failover: these errors are temporary.
 _TRANSIENT = re.compile(r"08...|40001|40P01|57P0.|53300|25006")
-# Not `to_regclass`: it may use a cache from before another process created the tables.
+# Not `to_regclass`: its cache may be older than tables that another process has created.
 _VERSION_TABLE = b"""
 SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'version'
@@ -96,7 +96,7 @@ SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (
     SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid
 )
 """
-# The row may have been deleted: others clean up after an owner that has been silent for a day.
+# The row may have been deleted: other processes clean up after an owner that was silent for a day.
 _BEAT = """
 INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
 VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()
@@ -106,7 +106,7 @@ DELETE FROM @owners o WHERE beat < now() - greatest(interval '1 day', lease * in
 AND NOT EXISTS (SELECT FROM @sessions s WHERE s.owner = o.number)
 """
 _RELEASE = "UPDATE @sessions SET owner = NULL, token = NULL, since = NULL WHERE id = %s AND token = %s"
-# After a restart of the database all locks are gone, also those of live owners: they get one lease to return.
+# After a database restart all locks are gone, even those of live owners, which have one lease to retake them.
 _SELECT_HOLDER = """
 SELECT s.fence, s.owner, s.token, o.name, o.host, o.pid, extract(epoch FROM s.since)::float8,
     o.number IS NOT NULL
@@ -133,7 +133,7 @@ def import_psycopg() -> Any:
 
 
 def connect(url: str) -> Connection:
-    """Open a connection in autocommit mode. An option in the URL replaces the default of this package."""
+    """Open a connection in autocommit mode. An option in the URL overrides this package's default."""
     psycopg = import_psycopg()
     options = psycopg.conninfo.conninfo_to_dict(url)
     defaults = {name: value for name, value in _OPTIONS.items() if name not in options}
@@ -184,8 +184,8 @@ class ConnectionPool:
         """Run work with a connection, and retry while the database is unavailable.
 
         Args:
-            work: Function that gets a function to execute one statement and return its cursor; it may be
-                called several times.
+            work: Function to call with a function that executes one statement and returns its cursor; `work`
+                may be called several times.
             patience: Seconds to retry; None for the store's value. In a thread with a running event loop, at
                 most two seconds, because retries block the loop.
 
@@ -327,8 +327,8 @@ def _in_event_loop() -> bool:
 
 # -- liveness of writers -----------------------------------------------------------------------------
 # A writer shows in two ways that it is alive: a PostgreSQL lock that ends with its connection, and a time in
-# its row (the beat) that it renews. A killed process loses the lock at once; the beat of a frozen process
-# or a lost machine expires. All times come from the database's clock.
+# its row (the beat) that it renews. A killed process loses the lock at once; the heartbeat of a frozen
+# process or a lost machine expires. All times come from the database's clock.
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +338,8 @@ class Holder:
     Args:
         owner: Number of the owner; None if the session is free.
         pid: Process id of the owner.
-        since: Time of the opening, in seconds since the epoch.
-        is_alive: True if the owner's lock is held and its beat is recent.
+        since: Time when the session was opened, in seconds since the epoch.
+        is_alive: True if the owner's lock is held and its heartbeat is recent.
     """
 
     fence: int
@@ -361,10 +361,10 @@ class Holder:
 
 
 class StoreOwner:
-    """Signs of life of one store: a separate connection, and a thread that renews the beat.
+    """Heartbeat of one store: a separate connection, and a thread that renews the heartbeat.
 
     Args:
-        lease: Seconds without a beat after which the owner counts as dead.
+        lease: Seconds without a heartbeat after which the owner counts as dead.
     """
 
     def __init__(self, pool: ConnectionPool, name: str | None, lease: float) -> None:
@@ -373,7 +373,7 @@ class StoreOwner:
         self.forget()
 
     def forget(self) -> None:
-        """Reset; in a forked child, the signs of life belong to the parent."""
+        """Reset; in a forked child, the heartbeat belongs to the parent."""
         abandon(getattr(self, "_connection", None))
         self.name = self._configured_name or f"{socket.gethostname()}-{os.getpid()}"
         self._pid = os.getpid()
@@ -385,7 +385,7 @@ class StoreOwner:
         self._unreleased: list[tuple[str, str]] = []
 
     def number(self) -> int:
-        """Return the number of the owner; the first call starts its signs of life.
+        """Return the number of the owner; the first call starts its heartbeat.
 
         Raises:
             SessionWriteError: The database is unavailable.
@@ -407,7 +407,7 @@ class StoreOwner:
             self._unreleased.append((session_id, token))
 
     def stop(self) -> None:
-        """Stop the signs of life: other processes may take sessions that are still open."""
+        """Stop the heartbeat: other processes may take sessions that are still open."""
         if os.getpid() != self._pid or self._stopped.is_set():
             return
         self._stopped.set()
@@ -427,7 +427,7 @@ class StoreOwner:
         return self.name, socket.gethostname(), self._pid, self._lease
 
     def _renew_beats(self) -> None:
-        pause = 0.0  # retry at once if the first beat failed
+        pause = 0.0  # retry at once if the first heartbeat failed
         while not self._stopped.wait(pause):
             try:
                 self._beat()
@@ -441,7 +441,7 @@ class StoreOwner:
             connection = self._connection = connect(self._pool.url)
         execute = self._pool.execute_on(connection)
         try:
-            # Also repeated while held: a lock of the previous connection becomes free a little later.
+            # Also repeated while held: the lock of a previous connection is released a little later.
             execute(_TAKE_LOCK, (self._pool.lock_space, self._number, self._number))
             execute(_BEAT, (self._number, *self._identity()))
             while self._unreleased:

@@ -44,7 +44,7 @@ DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 def is_type(value: Any) -> bool:
-    """Return True for a valid record type: lower-case letters, digits, ``_ . -``, a letter first."""
+    """Return True for a valid record type: lower-case letters, digits, ``_ . -``, starting with a letter."""
     return isinstance(value, str) and _TYPE.fullmatch(value) is not None
 
 
@@ -60,7 +60,7 @@ class Record:
 
     Args:
         id: Id within the session; ids of one writer sort in the order they were written.
-        parent: Id of the record it follows; None for the first.
+        parent: Id of the record that this one follows; None for the first.
         time: Time of recording, in seconds since the epoch.
         type: Kind of record: one word.
         data: Content, as a JSON object.
@@ -76,8 +76,8 @@ class Record:
         """Return the record as one line of ASCII, with a newline.
 
         Raises:
-            ValueError: `data` has no JSON form (use `text.to_jsonable`).
-            TypeError: `data` has no JSON form.
+            ValueError: `data` cannot be written as JSON (use `text.to_jsonable`).
+            TypeError: `data` cannot be written as JSON.
         """
         outer = {"id": self.id, "parent": self.parent, "time": self.time, "type": self.type}
         head = json.dumps(outer, separators=(",", ":"), allow_nan=False)
@@ -170,7 +170,7 @@ class Transcript:
         size: Number of bytes read.
         end: Offset after the last finished line; bytes after it belong to an unfinished line.
         needs_newline: True if the last record is complete but lacks its newline.
-        last_number: Highest number in the record ids, estimated to include lost records.
+        last_number: Highest number in the record ids, including an estimate for lost records.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -230,7 +230,7 @@ class _TranscriptParser:
         return self._transcript
 
     def _salvage(self, line: bytes, start: int, why: str) -> int:
-        """Keep the complete records of a damaged line. Return the end of the last one."""
+        """Keep the complete records in a damaged line. Return the end of the last one."""
         if line.endswith(b"\n") and not line.strip(_BLANKS):
             return 0
         bounds = [*_starts(line), len(line)]

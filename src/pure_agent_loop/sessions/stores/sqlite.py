@@ -1,7 +1,7 @@
 """All sessions in one SQLite file. The rows hold the same lines as the files of `JsonlStore`.
 
-Two mechanisms exclude a second writer: a lock file of the operating system, which ends with its process, and
-a number in the session's row (the fence) that each opening increments, for systems with unreliable locks.
+Two mechanisms exclude a second writer: an operating-system lock on a file, released when its process ends,
+and a number in the session's row (the fence) that each opening increments, for systems with unreliable locks.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in a new file; reject a file of another program or a later version."""
+    """Create the tables in a new file; reject a file from another program or a later version."""
     has_tables = _number(connection, "schema_version") > 0
     is_ours = _number(connection, "application_id") == _APPLICATION
     version = _number(connection, "user_version")
@@ -333,11 +333,12 @@ def _lines(connection: sqlite3.Connection, session_id: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _as_session_errors(path: Path, *, writing: bool) -> Iterator[None]:
-    """Convert errors of SQLite and the system to session errors."""
+    """Convert SQLite and system errors to session errors."""
     try:
         yield
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        # SQLite may quote a damaged file in its error, which then cannot be decoded. `OperationalError` is
+        # SQLite may quote bytes of a damaged file in its error, which then cannot be decoded.
+        # `OperationalError` is
         # not damage: it is a full disk, a lock or a missing permission.
         is_damage = isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError))
         is_damage = is_damage and not isinstance(error, sqlite3.OperationalError)

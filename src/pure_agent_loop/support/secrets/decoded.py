@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 MAX_LAYERS = 12
-_MAX_OPEN, _MAX_ESCAPE = 64, 64  # limits: nested incomplete escapes, letters of one escape
+_MAX_OPEN, _MAX_ESCAPE = 64, 64  # limits: nested incomplete escapes, letters per escape
 has_escapes = re.compile(r"""[\\&%\r\n\x1b]|['"]['"]|=[0-9A-F]{2}""").search
 """Search for anything to decode; bound to the pattern's method, as it runs on every text."""
 _KNOWN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -44,7 +44,7 @@ class Decoded:
 
     Args:
         is_printable: Whether an equals sign begins an escape, as in quoted-printable.
-        goes_on: Whether more text may follow; an escape at the end that may continue is kept then.
+        goes_on: Whether more text may follow; if so, an escape at the end that may continue is kept.
     """
 
     def __init__(self, written: str, *, is_printable: bool = False, goes_on: bool = False) -> None:

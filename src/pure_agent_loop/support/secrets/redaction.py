@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def forms_of(value: str) -> set[str]:
-    """Return a value, its form read by `Decoded`, and both in base64 and hexadecimal, also applied twice.
+    """Return a value, its form read by `Decoded`, and base64 and hexadecimal of both, also applied twice.
 
     Escapes and broken lines need no form, because `Decoded` undoes them in the searched text.
     """
@@ -119,7 +119,7 @@ class Redactor:
         return f"Redactor({len(self._forms)} forms of known secrets)"
 
     def as_of_now(self) -> Redactor:
-        """Return a redactor with new secrets of the environment; itself if unchanged."""
+        """Return a redactor with secrets that are new in the environment; itself if there are none."""
         seen = _now_in(self._raw)
         if seen != self._later[0]:
             new, current = None, _by_value(_now_in(self._env))
@@ -135,12 +135,12 @@ class Redactor:
         return Redactor({**secrets, **named}, self._env, shapes=self._shapes) if secrets else self
 
     def joined(self, other: Redactor | None) -> Redactor:
-        """Return a redactor with the secrets of another one added."""
+        """Return a redactor with another redactor's secrets added."""
         others = {} if other is None or other is self else other._given
         return self.with_secrets({name or f"+{number}": v for number, (v, name) in enumerate(others.items())})
 
     def redact(self, text: str) -> str:
-        """Redact known secrets and shapes of secrets in a text. Never raises."""
+        """Redact known secrets in a text, and others by their shape. Never raises."""
         text = self.redact_known(text)
         if not self._shapes:
             return text
@@ -311,7 +311,7 @@ class StreamRedactor:
 
 
 def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any]) -> Redactor | None:
-    """Return an agent's redactor, with the secrets of the environment, its client and its options.
+    """Return an agent's redactor, with the secrets from the environment, its client and its options.
 
     Args:
         redact: False for none, or a redactor, to which the client's secrets are added.
@@ -319,7 +319,7 @@ def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any
         options: Fields of the client's requests; ``extra_headers`` and ``extra_query`` may hold keys.
 
     Raises:
-        ConfigError: `redact` is something else.
+        ConfigError: `redact` is neither a bool nor a `Redactor`.
     """
     if redact is False:
         return None

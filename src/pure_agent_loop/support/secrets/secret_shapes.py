@@ -2,7 +2,7 @@
 
 Long texts must be cheap to search. A text is scanned for a few words, and once for runs of sixteen
 key characters (a search for sixteen equal bytes). Patterns are tried only where these occur. Linear time: a
-pattern reads at most some thousand characters, and no part is scanned twice.
+pattern reads at most a few thousand characters, and no part is scanned twice.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ _Spans = Iterator[tuple[int, int]]
 
 
 def remove_shapes(text: str, mark: str) -> str:
-    """Replace the shapes of secrets in a text."""
+    """Replace whatever has the shape of a secret in a text."""
     data = text.encode("ascii", "replace")  # one byte per character
     lowered = data.lower()
     runs = data.translate(_RUN) + b" "  # so that every run ends
@@ -243,7 +243,7 @@ def _addresses(text: str, data: bytes) -> _Spans:
 def _headers(text: str, lowered: bytes) -> _Spans:
     for word, pattern, is_secret in _HEADERS:
         done = 0
-        for at in _found(lowered, word):  # also in an escaped one
+        for at in _found(lowered, word):  # also finds escaped headers
             match = pattern.match(text, at + len(word)) if at >= done else None
             if match:
                 done = match.end()

@@ -190,7 +190,7 @@ class _ChangeTool(Tool):
         self._changes = changes
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
-        """Return the error of a call, including one for content the model has not seen; see `Tool`."""
+        """Return the error for a call, including one for content the model has not seen; see `Tool`."""
         refusal = super().refusal(args, prompts)
         if refusal is not None or not self._changes.notes_questions:
             return refusal
@@ -287,7 +287,7 @@ class _Change:
         return "".join([*pieces, self.before[at:]])
 
     def shown(self) -> str:
-        """Return the number of places, and a unified diff of the first."""
+        """Return the number of places, and a unified diff of the first one."""
         start, end = self.places[0]
         text = self.before
         first = text.rfind("\n", 0, start) + 1

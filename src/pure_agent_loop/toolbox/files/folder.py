@@ -94,7 +94,7 @@ class FolderHandle:
         os.symlink(target, self._at(name), dir_fd=self._descriptor)
 
     def add_name(self, other: FolderHandle, source: str, name: str) -> None:
-        """Add a hard link in this folder to a file of another folder."""
+        """Add a hard link in this folder to a file in another folder."""
         os.link(
             other._at(source),
             self._at(name),

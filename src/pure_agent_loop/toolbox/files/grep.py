@@ -7,15 +7,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.encoding import UTF16, is_binary
 from pure_agent_loop.toolbox.files.matching import LinePattern, MatchedLine, Matcher, find_ripgrep
 from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
@@ -29,6 +30,7 @@ MAX_LINES = 1_000
 MAX_CHARS = 100_000
 MAX_CONTEXT = 20
 MAX_FOUND = 500
+MAX_LINKS = 5  # named in a note
 SECONDS = 20.0
 
 
@@ -70,16 +72,69 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
 
 
 class SearchScope:
-    """The name filter of a search, and its time limit.
+    """The entries of a search: names that match, below a folder, for a limited time.
 
     Args:
+        path: The folder to search.
         hidden: Include names that a search usually skips.
     """
 
-    def __init__(self, pattern: PathPattern, hidden: bool, seconds: float) -> None:
+    def __init__(
+        self, workspace: Workspace, path: str, pattern: PathPattern, hidden: bool, seconds: float
+    ) -> None:
+        self._workspace = workspace
+        self.start = workspace.parts(path)
         self._pattern = pattern
         self._hidden = hidden
         self._deadline = time.monotonic() + seconds
+        self._links: list[str] = []
+        self._complete = True
+
+    def entries(self, reads_files: bool) -> Iterator[FileEntry]:
+        """Yield the entries. Links are followed only in the path and in the names the pattern begins with.
+
+        Args:
+            reads_files: True if a link to a file is of no use.
+
+        Raises:
+            WorkspaceError: The path is not a folder, or cannot be opened.
+        """
+        with ExitStack() as stack:
+            folder = stack.enter_context(self._workspace.folder("/".join(self.start)))
+            fixed: tuple[str, ...] = ()
+            with suppress(WorkspaceError):
+                inner = self._workspace.folder("/".join((*self.start, *self._pattern.fixed)))
+                folder, fixed = stack.enter_context(inner), self._pattern.fixed
+            walk = TreeWalk(folder, self.enters, fixed)
+            for entry in walk:
+                if entry.kind == "link" and not self.is_late():
+                    with suppress(OSError):  # replaced meanwhile
+                        if self._leaves_out(entry.parts, reads_files):
+                            self._links.append("/".join((*self.start, *entry.parts)))
+                yield entry
+            self._complete = walk.complete
+
+    def _leaves_out(self, parts: tuple[str, ...], reads_files: bool) -> bool:
+        """Return whether a link leads to something inside that the search does not reach by its own path."""
+        base = os.path.realpath(self._workspace.root.joinpath(*self.start))
+        target = Path(os.path.realpath(Path(base, *parts)))
+        if not target.is_relative_to(self._workspace.root):
+            return False
+        is_wanted = self.enters if target.is_dir() else self.has if reads_files and target.is_file() else None
+        if is_wanted is None or not is_wanted(parts):
+            return False
+        names = target.relative_to(base).parts if target.is_relative_to(base) else None
+        if names is None or not all(self.enters(names[:end]) for end in range(1, len(names))):
+            return True
+        return bool(names) and not is_wanted(names)
+
+    def notes(self) -> list[str]:
+        """Return sentences about what was left out."""
+        notes = [] if self._complete else [model_text("not_all_folders")]
+        if self._links:
+            names = ", ".join(shown(name) for name in self._links[:MAX_LINKS])
+            notes.append(model_text("links_left_out", count=len(self._links), names=names))
+        return notes
 
     def is_late(self) -> bool:
         """Return True if the time is up."""
@@ -104,7 +159,7 @@ class Source:
         self._workspace = workspace
         self._options = options
         glob = options.glob if "/" in options.glob else f"**/{options.glob}"  # a name, in any folder
-        self._scope = SearchScope(PathPattern(glob), options.hidden, options.seconds)
+        self._scope = SearchScope(workspace, options.path, PathPattern(glob), options.hidden, options.seconds)
         self._starts: list[int] = []
         self._names: list[str] = []
         self._sizes: list[int] = []
@@ -137,24 +192,21 @@ class Source:
         return (self._names[index], within) if within <= self._sizes[index] else None
 
     def _files(self) -> Iterator[tuple[str, bytes]]:
-        path = self._options.path
-        start = self._workspace.parts(path)
-        with ExitStack() as stack:
-            try:
-                folder = stack.enter_context(self._workspace.folder(path))
-            except WorkspaceError:  # the path is not a folder, so it may be a file
-                content = self._content(self._workspace.open_for_reading(path))
-                if content is not None:
-                    yield "/".join(start), content
-                return
-            walk = TreeWalk(folder, self._scope.enters)
-            for entry in walk:
-                name = "/".join((*start, *entry.parts))
-                content = self._entry_content(entry, name)
-                if content is not None:
-                    yield name, content
-        if not walk.complete:
-            self.notes.add(model_text("not_all_folders"))
+        entries = self._scope.entries(reads_files=True)
+        try:
+            entry = next(entries, None)
+        except WorkspaceError:  # the path is not a folder, so it may be a file
+            content = self._content(self._workspace.open_for_reading(self._options.path))
+            if content is not None:
+                yield "/".join(self._scope.start), content
+            return
+        while entry is not None:
+            name = "/".join((*self._scope.start, *entry.parts))
+            content = self._entry_content(entry, name)
+            if content is not None:
+                yield name, content
+            entry = next(entries, None)
+        self.notes.update(self._scope.notes())
 
     def _entry_content(self, entry: FileEntry, name: str) -> bytes | None:
         if entry.kind != "file" or self._scope.is_late() or not self._scope.has(entry.parts):
@@ -295,26 +347,22 @@ class SearchTools:
             path: The folder the pattern starts from, relative to the workspace.
             hidden: Also look at names that begin with a dot, node_modules and __pycache__.
         """
-        scope = SearchScope(PathPattern(pattern), hidden, self._seconds)
-        start = self._workspace.parts(path)
+        scope = SearchScope(self._workspace, path, PathPattern(pattern), hidden, self._seconds)
         lines: list[str] = []
-        with self._workspace.folder(path) as folder:
-            walk = TreeWalk(folder, scope.enters)
-            for entry in walk:
-                if scope.is_late():
-                    break
-                if not scope.has(entry.parts):
-                    continue
-                if len(lines) == MAX_FOUND:
-                    lines.append(model_text("only_first", count=MAX_FOUND))
-                    break
-                lines.append("/".join((*start, *entry.parts)))
+        for entry in scope.entries(reads_files=False):
+            if scope.is_late():
+                break
+            if not scope.has(entry.parts):
+                continue
+            if len(lines) == MAX_FOUND:
+                lines.append(model_text("only_first", count=MAX_FOUND))
+                break
+            lines.append("/".join((*scope.start, *entry.parts)))
         if not lines:
             lines.append(_no_match_text(pattern, hidden))
         if scope.is_late():
             lines.append(f"[{model_text('stopped', seconds=self._seconds)}]")
-        if not walk.complete:
-            lines.append(f"[{model_text('not_all_folders')}]")
+        lines += [f"[{note}]" for note in scope.notes()]
         return clean_text("\n".join(lines))
 
     def grep(

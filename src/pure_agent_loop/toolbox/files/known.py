@@ -112,11 +112,11 @@ class KnownFiles:
         return state
 
     def text(self, state: str) -> bytes | None:
-        """Return the file content of a state, if it was kept."""
+        """Return the file content for a state, if it was kept."""
         return self._texts.get(state)
 
     def _state_in_history(self, path: str) -> str | None:
-        """Find a state in the run's history, which may come from another run of this process."""
+        """Find a state in the run's history, which may come from another run in this process."""
         own = current_call()  # skipped: it has no state yet, and another run may have used its id
         with suppress(ConfigError):  # outside of a run
             for message in reversed(current_run().messages):

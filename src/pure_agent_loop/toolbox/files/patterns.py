@@ -6,6 +6,7 @@ import fnmatch
 import functools
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from pure_agent_loop.support.globs import Test, match_stars
 from pure_agent_loop.support.language import model_text
@@ -13,6 +14,7 @@ from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 
 MAX_PATTERN_CHARS = 1_000
 MAX_CHOICES = 64
+_WILD = re.compile(r"[*?\[]")
 _CHOICE = re.compile(r"\{([^{}]*)\}")
 _ANY_DEPTH = "**"
 NOT_SEARCHED = frozenset({"node_modules", "__pycache__"})
@@ -31,6 +33,15 @@ class PathPattern:
             raise WorkspaceError(model_text("pattern_too_long", limit=MAX_PATTERN_CHARS))
         self._choices = [_names(choice, pattern) for choice in _choices(pattern)]
         self._tests = [tuple(map(_name_test, names)) for names in self._choices]
+
+    @property
+    def fixed(self) -> _Names:
+        """The names of the folders that every match lies in."""
+        literal = [
+            tuple(takewhile(lambda name: not _WILD.search(name), names[:-1])) for names in self._choices
+        ]
+        pairs = zip(min(literal), max(literal), strict=False)
+        return tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def matches(self, parts: Sequence[str]) -> bool:
         """Return True if a path matches."""

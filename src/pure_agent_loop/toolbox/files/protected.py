@@ -1,7 +1,8 @@
 """Names that tools may read but never write, because programs run or obey the content without asking.
 
 A model that writes ``.git/hooks/pre-commit`` or ``.bashrc`` gets a command run later, outside every
-check. A name is protected if a common program reads it in a folder and executes its content unasked. Not
+check. A name is protected if a common program reads it in a folder and executes its content without asking.
+Not
 protected: files run only by an explicit command (``Makefile``, ``package.json``, ``conftest.py``) or on
 another machine (``.github``), and files that only list names (``.gitignore``, ``.gitattributes``).
 """

@@ -46,21 +46,26 @@ class TreeWalk:
 
     Args:
         start: The folder to begin with; the walk does not close it.
+        before: Names that all `parts` begin with.
         enter: Returns True if the folder with these names is to be walked.
         most: Maximum number of entries.
     """
 
     def __init__(
-        self, start: FolderHandle, enter: Callable[[tuple[str, ...]], bool], most: int = MAX_WALKED
+        self,
+        start: FolderHandle,
+        enter: Callable[[tuple[str, ...]], bool],
+        before: tuple[str, ...] = (),
+        most: int = MAX_WALKED,
     ) -> None:
-        self._start = start
+        self._start, self._before = start, before
         self._enter = enter
         self._left = most
         self.complete = True
         """False once entries were left out: too many, too deep, or in an unreadable folder."""
 
     def __iter__(self) -> Iterator[FileEntry]:
-        return self._walk(self._start, ())
+        return self._walk(self._start, self._before)
 
     def _walk(self, folder: FolderHandle, parts: tuple[str, ...]) -> Iterator[FileEntry]:
         for name, kind in self._entries(folder):

@@ -283,7 +283,7 @@ class Workspace:
 
     @contextmanager
     def _translate_errors(self, path: str) -> Iterator[None]:
-        """Translate errors of the operating system for the model."""
+        """Translate errors from the operating system for the model."""
         try:
             yield
         except OSError as error:

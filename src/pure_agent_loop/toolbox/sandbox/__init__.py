@@ -11,6 +11,7 @@
     launch        the protocol with a command's supervisor
     reaper        the supervisor without a PID namespace; a standalone program
     process       one command from start to end
+    memory        the memory that a command uses
     captured      bounded output
 
 docs/sandbox.md lists what each sandbox prevents.

@@ -1,4 +1,4 @@
-"""Select the sandbox of this machine by trying: bubblewrap, else Landlock, else none."""
+"""Select the sandbox for this machine by trying each: bubblewrap, else Landlock, else none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def best_sandbox(
         protected: Names in the workspace that commands cannot write; see `Protected`.
 
     Raises:
-        ConfigError: The named sandbox does not work here, or another value is invalid.
+        ConfigError: The named sandbox does not work here, or an argument is invalid.
     """
     checked_choice("sandbox", name, SANDBOX_NAMES)
     folder = Path(root).expanduser().resolve()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -48,7 +48,6 @@ class Bubblewrap:
     # Without a system call filter a command could reach others through sockets, so read-only runs are not
     # offered.
     refusal = "Read-only file system" if seccomp.program("none") else ""
-    private_home = HOME
     why = ""
 
     def __init__(
@@ -70,6 +69,11 @@ class Bubblewrap:
         self._protected = [Protected(root, protected), *(Protected(git, RUNS) for git in outer.own)]
         self._program = program or find_program("bwrap") or "bwrap"
         self._nested = nested
+        self.private_home = HOME if not root.is_relative_to(HOME) else f"{HOME}-private"
+        # Commands cannot write the folders above these, even in a folder that is otherwise their own.
+        shown = [root, *map(Path, (*self._readable, *self._own, *self._shared))]
+        self._above = sorted({top for path in shown for top in _above(path)})
+        self.temporary = self.private_home if "/tmp" in self._above else "/tmp"  # noqa: S108 - in the sandbox
 
     def argv(self, start: Start) -> list[str]:
         """See `Sandbox`."""
@@ -85,12 +89,14 @@ class Bubblewrap:
             *_system(network=network),
             # Read-only: /proc/sys belongs to root, so root could write there even without capabilities.
             *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
-            *_fresh_folders(),
+            *_fresh_folders(self.private_home),
+            *(word for path in self._above if path not in TEMPORARY for word in ("--tmpfs", path)),
             *(word for path in self._readable for word in ("--ro-bind", path, path)),
             *("--ro-bind" if start.read_only else "--bind", str(self._root), str(self._root)),
             *([] if start.read_only else self._writable()),
             *self._hidden(),
-            *("--remount-ro", "/", "--chdir", start.cwd, "--"),
+            *(word for path in (*self._above, "/dev", "/") for word in ("--remount-ro", path)),
+            *("--chdir", start.cwd, "--"),
             *(_SHELL, "-c", _script(start.limits, start.input_path), "sh", *start.command),
         ]
 
@@ -107,7 +113,8 @@ class Bubblewrap:
         """Hide this package's data folder if a visible folder contains it."""
         data = data_folder()
         shown = any(data.is_relative_to(path) for path in (str(self._root), *self._readable))
-        return ["--perms", "0555", "--tmpfs", str(data)] if shown and os.path.isdir(data) else []
+        hidden = ["--perms", "0555", "--tmpfs", str(data), "--remount-ro", str(data)]
+        return hidden if shown and os.path.isdir(data) else []
 
 
 def _system(*, network: bool) -> list[str]:
@@ -129,21 +136,28 @@ def _system(*, network: bool) -> list[str]:
     return words
 
 
-def _fresh_folders() -> list[str]:
+def _above(path: Path) -> Iterator[str]:
+    """Yield the folders above a path, up to a temporary folder, that need a read-only mount."""
+    for temporary in map(Path, TEMPORARY):
+        if temporary in path.parents:
+            top = temporary / path.relative_to(temporary).parts[0]
+            yield str(temporary if top == path else top)
+
+
+def _fresh_folders(home: str) -> list[str]:
     size = str(TEMPORARY_BYTES)
     words = [word for path in TEMPORARY for word in ("--perms", "1777", "--size", size, "--tmpfs", path)]
-    return [*words, "--symlink", "/run", "/var/run", "--perms", "0700", "--size", size, "--tmpfs", HOME]
+    return [*words, "--symlink", "/run", "/var/run", "--perms", "0700", "--size", size, "--tmpfs", home]
 
 
 def _script(limits: Limits, input_path: str) -> str:
     """Return the script of the first process after bubblewrap's own; `launch.py` describes its protocol.
 
-    ``ulimit`` counts memory in KiB and files in blocks of 512 bytes in most shells.
+    ``ulimit`` counts files in blocks of 512 bytes in most shells.
     """
-    memory, size = limits.memory, limits.file_size
+    size = limits.file_size
     wanted = [
         "-c 0",
-        *([f"-d {memory // 1024}", f"-v {memory // 256}"] if memory else []),
         *([f"-f {size // 512}"] if size else []),
         *([f"-t {limits.cpu_seconds}"] if limits.cpu_seconds else []),
     ]
@@ -154,6 +168,7 @@ def _script(limits: Limits, input_path: str) -> str:
         f'"$@" <{input_path} 2>&1',
         "code=$?",
         "set -- /proc/[0-9]*",
+        "[ $# -gt 2 ] && sleep 0.1 && set -- /proc/[0-9]*",  # the last ones may be ending just now
         'echo "left $(($# - 2))" >&2',
         "exit $code",
     ]

@@ -31,7 +31,7 @@ class Landlock(Sandbox):
 
     name = "landlock"
     supervised = True
-    private_home = ""
+    private_home = temporary = ""
     refusal = "Permission denied|Operation not permitted"
 
     def __init__(

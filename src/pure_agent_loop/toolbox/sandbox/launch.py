@@ -24,10 +24,11 @@ READY, LEFT = b"ready\n", b"left "
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Resource limits of a command; None for no limit. Each applies per process.
+    """Resource limits of a command; None for no limit. All but the first apply per process.
 
     Args:
-        memory: Bytes of memory for data.
+        memory: Bytes of memory in use by all processes of the command together. Reserved memory that is not
+            in use does not count.
         file_size: Bytes a file may grow to.
         processes: Concurrent processes and threads. The kernel exempts root.
         cpu_seconds: Seconds of CPU time.
@@ -66,14 +67,16 @@ class Sandbox(Protocol):
 
     Attributes: `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` explains why no better one is used;
     `supervised` is True if the processes in it use the protocol above; `private_home` is the commands' home,
-    or "" if each needs a new one; `refusal` is a pattern for the kernel's error for a refused write, or "" if
-    read-only runs are not possible; `beyond` names what is out of reach around the workspace; see `OuterGit`.
+    or "" if each needs a new one; `temporary` is their folder for temporary files, or "" for that home;
+    `refusal` is a pattern for the kernel's error for a refused write, or "" if read-only runs are not
+    possible; `beyond` names what is out of reach around the workspace; see `OuterGit`.
     """
 
     name: str
     why: str
     supervised: bool
     private_home: str
+    temporary: str
     refusal: str
     beyond: Mapping[str, str]
 
@@ -110,7 +113,7 @@ class Unconfined(Sandbox):
     """
 
     name = "none"
-    private_home = ""
+    private_home = temporary = ""
     refusal = ""
 
     def __init__(self, why: str = "") -> None:

@@ -20,25 +20,28 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
+from pure_agent_loop.toolbox.sandbox.memory import exceeds
 from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 
 MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536
 # Time for killed processes to end and for their output to arrive.
 GRACE_SECONDS = 0.8
+_MEMORY_SECONDS = 0.1  # seconds between two measurements
 # A reaper needs milliseconds, but killing it on a busy machine would release the processes it is killing.
 REAPER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a command.
+    """How a command ended.
 
     Args:
         exit_code: 128 and more for a signal, as in a shell; None if this process killed the command.
         output: Standard output and standard error in order of arrival.
         truncated: Number of bytes left out in the middle.
         problem: Why the command could not be started, or "".
+        over_memory: The limit in bytes, if the command was killed because it used more memory.
     """
 
     exit_code: int | None
@@ -48,6 +51,7 @@ class Finished:
     seconds: float = 0.0
     killed: int = 0
     problem: str = ""
+    over_memory: int = 0
     restored: tuple[str, ...] = ()
 
 
@@ -67,8 +71,9 @@ async def run_process(
 ) -> Finished:
     """Run a program until it ends or times out, then end all its processes.
 
-    On Linux no process is left, even if it started a new session or this process is killed. On other systems
-    the process group of the command is killed. A cancellation is raised after all processes have ended.
+    On Linux no process is left, even one in a new session, and even if this process is killed. On other
+    systems the process group of the command is killed. A cancellation is raised after all processes have
+    ended.
 
     Args:
         command: Program and arguments; no shell in between.
@@ -142,6 +147,7 @@ class _Run:
         self._init_pidfd: int | None = None  # a pidfd of the first process inside
         self._pid = 0
         self._ready = False
+        self._over_memory = 0
 
     def stop(self) -> None:
         self._stop.set()
@@ -212,7 +218,8 @@ class _Run:
 
     async def _wait(self, start_time: float) -> bool:
         """Wait for the end, a stop or the timeout. Return whether it timed out."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (self.exited, self._stop)]
+        events = (self.exited.wait(), self._stop.wait(), self._watch_memory())
+        waits = [asyncio.ensure_future(event) for event in events]
         try:
             left = max(0.0, start_time + self._timeout - time.monotonic())
             done, _ = await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
@@ -220,6 +227,13 @@ class _Run:
             for wait in waits:
                 wait.cancel()
         return not done
+
+    async def _watch_memory(self) -> None:
+        """Return when the command uses more memory than its limit."""
+        limit = self._start.limits.memory
+        while limit is None or not self._sandbox.supervised or not exceeds(self._pid, limit):
+            await asyncio.sleep(_MEMORY_SECONDS)
+        self._over_memory = limit
 
     def _kill(self) -> None:
         """Kill what is left. A reaper gets an end of input, so that it kills the others before it exits."""
@@ -277,8 +291,11 @@ class _Run:
         if code is not None and code < 0:
             code = 128 - code
         output = self.captured.text()
+        if self._over_memory:
+            code = 128 + signal.SIGKILL
         ended = None if timed_out else code
-        return Finished(ended, output, self.captured.cut, timed_out, seconds, killed, problem)
+        cut, over = self.captured.cut, self._over_memory
+        return Finished(ended, output, cut, timed_out, seconds, killed, problem, over)
 
 
 def _open_copy(stack: ExitStack, data: bytes) -> int:

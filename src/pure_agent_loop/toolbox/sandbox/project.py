@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop.support.repository import path_in
+
 # Parts of a git folder that git executes or that redirect git, and parts of a shared git folder that a commit
 # writes.
 RUNS = ("config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees", "info")
@@ -73,15 +75,15 @@ def outer_of(root: Path, is_too_much: Callable[[Path], bool]) -> OuterGit:
 
 
 def _linked_git(top: Path, git: Path, outer: OuterGit) -> OuterGit:
-    folder = _path_in(git, r"gitdir:\s*(.+)")
+    folder = path_in(git, r"gitdir:\s*(.+)")
     if folder is None:
         return outer
     if folder.is_relative_to(top):
         return _with_git(outer, folder) if os.path.isfile(folder / "HEAD") else outer
-    back = _path_in(folder / "gitdir") or _path_in(folder / "config", r"^\s*worktree\s*=\s*(.+)$")
+    back = path_in(folder / "gitdir") or path_in(folder / "config", r"^\s*worktree\s*=\s*(.+)$")
     if back not in (git, top):
         return OuterGit(why={"key": "git_not_linked", "path": str(git), "other": str(folder)})
-    common = _path_in(folder / "commondir") or folder
+    common = path_in(folder / "commondir") or folder
     if common not in (folder, folder.parent.parent):
         return OuterGit(why={"key": "git_not_linked", "path": str(folder), "other": str(common)})
     shared = [str(common / name) for name in _COMMITTED if common != folder and os.path.isdir(common / name)]
@@ -92,15 +94,6 @@ def _with_git(outer: OuterGit, git: Path) -> OuterGit:
     if any(os.path.islink(git / name) for name in RUNS):  # read-only, because a mount cannot protect a link
         return replace(outer, shared=[], why={"key": "git_only_read", "path": str(git)})
     return replace(outer, own=[git])
-
-
-def _path_in(file: Path, pattern: str = "(.+)") -> Path | None:
-    """Return the path named in a git file, relative to that file."""
-    try:
-        match = re.search(pattern, file.read_text("utf-8")[:10_000], re.M) if os.path.isfile(file) else None
-    except (OSError, ValueError):
-        return None
-    return Path(os.path.realpath(file.parent / match[1].strip())) if match else None
 
 
 def _is_project_file(file: Path) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 _KILL_SECONDS = 3.0  # time for processes that cannot be killed at once, such as those in a system call
+_ENDING_SECONDS = 0.1
 _NOT_FOUND, _NOT_STARTED = 127, 126
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -40,6 +41,8 @@ def main() -> int:
     if child == 0:
         _exec(plan, landlock, seccomp)
     status = _wait(child, woken)
+    if status is not None:
+        _wait_briefly()
     left = _end_all(child)
     os.write(2, b"left %d\n" % left)
     code = os.waitstatus_to_exitcode(status) if status is not None else -signal.SIGKILL
@@ -80,6 +83,14 @@ def _collect() -> list[tuple[int, int]]:
             ended.append((pid, status))
     except ChildProcessError:
         return ended
+
+
+def _wait_briefly() -> None:
+    """Wait for processes that are ending just now: they were not left in the background."""
+    until = time.monotonic() + _ENDING_SECONDS
+    while _has_child(os.P_ALL) and time.monotonic() < until:
+        _collect()
+        time.sleep(0.001)
 
 
 def _end_all(group: int) -> int:
@@ -197,8 +208,6 @@ def _limit(limits: dict[str, int | None]) -> None:
 
     wanted = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_DATA: limits["memory"],
-        resource.RLIMIT_AS: None if limits["memory"] is None else 4 * limits["memory"],
         resource.RLIMIT_FSIZE: limits["file_size"],
         resource.RLIMIT_CPU: limits["cpu_seconds"],
         resource.RLIMIT_NPROC: limits["processes"] and limits["processes"] + _running(),

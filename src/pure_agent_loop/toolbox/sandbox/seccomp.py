@@ -53,8 +53,8 @@ _METADATA_CHANGES = (
 )
 # Queries of a file or terminal, and settings of the caller's own descriptors: TCGETS, TIOCGPGRP,
 # TIOCOUTQ, TIOCGWINSZ, FIONREAD, FIONBIO, TIOCGSID, FIONCLEX, FIOCLEX, FIOQSIZE, TCGETS2, FIGETBSZ,
-# FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP. Other requests of a file system may
-# change a file that was opened for reading, so they are rejected.
+# FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP. Other file system requests may change
+# a file that was opened for reading, so they are rejected.
 _IOCTL, _SAFE_REQUESTS = (
     (16, 29),
     (
@@ -73,8 +73,8 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
     """Return the filter in the kernel's format; empty for an unknown machine type.
 
     Args:
-        sockets: Allowed sockets: ``any`` (IP and Unix), ``no-unix`` or ``none``. Connected pairs of streams
-            are always allowed, pairs of datagrams only with ``any``.
+        sockets: Allowed sockets: ``any`` (IP and Unix), ``no-unix`` or ``none``. Connected stream pairs are
+            always allowed, datagram pairs only with ``any``.
         machine: As in `os.uname`; this machine's if empty.
         shared: Also reject use of what all processes of this machine share, and changes to other processes;
             not needed in namespaces.
@@ -117,7 +117,7 @@ def _return_line(answer: int) -> _Instruction:
 
 
 def _restrict(number: int, *ways: Sequence[Any]) -> list[_Instruction]:
-    """Reject a call unless one way matches: the low half of each of its arguments has one of its values.
+    """Reject a call unless it matches one way: each argument's low half has one of the listed values.
 
     Args:
         ways: Lists of (argument, values, mask); the mask is left out if all bits count.

@@ -1,4 +1,4 @@
-"""Environment of a command: a short list of harmless variables, and no secrets of this process."""
+"""Environment of a command: a short list of harmless variables, and none of this process's secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short list of commands that may run unasked without a sandbox.
+"""The short list of commands that may run without a sandbox and without asking.
 
 No option of these commands can write a file or start a program, so options are not checked. Operands must be
 literal and stay in the folder. Nothing in a sandbox depends on this list.
@@ -27,7 +27,7 @@ _ALSO_INSIDE = ("/dev/null",)
 
 
 def objection(simple: Simple, root: str | None) -> str | None:
-    """Return why a command may not run unasked; None if it is on the list.
+    """Return why a command may not run without asking; None if it is on the list.
 
     Args:
         root: Absolute path of the workspace; paths below it are inside.

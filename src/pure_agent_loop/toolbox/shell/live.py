@@ -7,6 +7,8 @@ from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from pure_agent_loop.support.screen import written_text
+
 PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # the pause after a piece; the length of a piece
 
 
@@ -21,6 +23,7 @@ class LiveOutput:
         self._send = send
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._text = ""
+        self._is_in_line = False  # the last piece did not end its line
         self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -39,6 +42,9 @@ class LiveOutput:
     async def _run(self) -> None:
         while self._text and not self._ended.is_set():
             text, self._text = self._text, ""
-            await self._send(text)
+            begin = "\n" if self._is_in_line and "\r" in text.replace("\r\n", "") else ""
+            if shown := written_text(text):  # what overwrites a line already sent begins another
+                self._is_in_line = not shown.endswith("\n")
+                await self._send(begin + shown)
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), PAUSE_SECONDS)

@@ -27,7 +27,7 @@ _NO_NETWORK = (
 
 
 def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -> str:
-    """Return the output line that shows a read-only command's failure for lack of rights; "" if none does.
+    """Return the output line that shows that a read-only command lacked permission; "" if none does.
 
     The exit code must report a failure, and the output must contain the kernel's error for a refused write.
     The exit code of a line of several commands is that of the last one; for such a line, output that ends
@@ -83,6 +83,8 @@ def format_result(
     lines = [output]
     if finished.timed_out:
         lines.append(model_text("timed_out", seconds=seconds))
+    elif finished.over_memory:
+        lines.append(model_text("over_memory", limit=finished.over_memory / 1024**3))
     elif meaning:
         lines.append(model_text("exit_signal", code=code, meaning=model_text(meaning)))
     else:

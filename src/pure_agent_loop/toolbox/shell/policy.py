@@ -1,7 +1,7 @@
-"""Decide whether a shell line may run unasked, needs a question, or is denied.
+"""Decide whether a shell line may run without asking, needs a question, or is denied.
 
-The user's allow rules and a short list of harmless commands run unasked. Any other command is unapproved: in
-a sandbox it is tried read-only; without a sandbox a person is asked.
+Commands that the user's allow rules or a short list of harmless commands cover run without asking. Any other
+command is unapproved: in a sandbox it is tried read-only; without a sandbox a person is asked.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class _PartVerdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision of a policy about a line, with its reason.
+    """A policy's decision about a line, with its reason.
 
     Args:
         behavior: ``"allow"``, ``"ask"`` or ``"deny"``.
         reason: Names the simple command and the rule, or what is unknown about the command.
-        by_rule: A rule of the user asks about the line, or allows a part of it. Otherwise the line is asked
+        by_rule: A user's rule asks about the line, or allows a part of it. Otherwise the line is asked
             about because it is unapproved, or allowed because every command is on the short list.
     """
 
@@ -56,7 +56,7 @@ class ShellPolicy:
     also match commands after paths, in quotes, in wrappers, and with further words.
 
     Args:
-        allow: Commands that run unasked.
+        allow: Commands that run without asking.
         deny: Commands that are denied.
         ask: Commands that always need a question.
         root: Absolute path of the workspace; absolute paths below it count as inside. Lines are assumed to

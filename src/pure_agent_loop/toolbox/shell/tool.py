@@ -45,15 +45,16 @@ if TYPE_CHECKING:
 MAX_TIMEOUT = 3_600.0
 TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to people
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
-# Extra time of the tool to end the processes of a command.
+# Extra time for the tool to end a command's processes.
 _EXTRA_SECONDS = 10.0
+_TMP = "/tmp"  # noqa: S108 - compared
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
 # Skip this user's shell start files.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
 
 class EndedCommand(NamedTuple):
-    """The end of a command line, what it printed, and the result as a model reads it."""
+    """How a command line ended, what it printed, and the result as a model reads it."""
 
     end: CommandEnd
     output: str
@@ -152,8 +153,8 @@ class Shell:
     ) -> Permission | Coroutine[Any, Any, Permission] | None:
         """Decide about a call. The result None leaves the decision to the permission mode.
 
-        An unapproved command is tried in the sandbox, where it can change nothing. If the try succeeds, the
-        call is allowed as read-only; if it fails for lack of rights, a person is asked.
+        An unapproved command is tried in the sandbox, where it can change nothing. If the trial succeeds, the
+        call is allowed as read-only; if it fails for lack of permission, a person is asked.
 
         Args:
             args: The arguments of the call.
@@ -209,7 +210,7 @@ class Shell:
         finished = await self._run_shown(command, left, context.on_piece, read_only=True)
         reason = "" if context.plan else self._refused(finished, several=several)
         if reason and not self._wants_temporary(reason):
-            return Permission("ask", model_text("shell_tried", said=reason))
+            return Permission("ask", model_text("shell_tried", said=reason, seconds=finished.seconds))
         if context.call_id:
             while len(self._tried) >= _MAX_TRIED:
                 del self._tried[next(iter(self._tried))]
@@ -221,7 +222,7 @@ class Shell:
 
     def _wants_temporary(self, reason: str) -> bool:
         """Return True if the command only lacks a private ``/tmp``, which not every sandbox has."""
-        return not self.sandbox.private_home and wants_temporary(reason, str(self._root))
+        return self.sandbox.temporary != _TMP and wants_temporary(reason, str(self._root))
 
     def _with_rules(self, context: JudgeContext) -> ShellPolicy:
         policy = self._policy
@@ -248,6 +249,8 @@ class Shell:
 
         Every command starts in the workspace folder: cd does not last until the next call. There is no
         input and no terminal. Processes left in the background are ended when the command ends.
+        A sandbox keeps only what is written in the workspace: /tmp and the home are this command's own and
+        are emptied afterwards. It refuses writes elsewhere, to git's hooks and settings, and mostly network.
 
         Args:
             command: The command line, such as "git status && ls docs".
@@ -283,7 +286,7 @@ class Shell:
         return EndedCommand(_command_end(finished, read_only=read_only), finished.output, text)
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
-        """Return the result of a recent read-only try of this call, which need not be repeated."""
+        """Return the result of a recent read-only trial of this call, which need not be repeated."""
         tried, finished, when = self._tried.pop(call_id, ("", None, 0.0))
         return finished if tried == command and time.monotonic() - when < _FRESH_SECONDS else None
 
@@ -331,7 +334,7 @@ class Shell:
     ) -> Finished:
         private = self.sandbox.private_home
         with _home(private) as home:
-            temporary = "/tmp" if private else home  # noqa: S108 - private to the sandbox
+            temporary = self.sandbox.temporary or home
             env = clean_environment(home, path=self._search_path, extra=self._env, temporary=temporary)
             if read_only:
                 env = {**env, **still_variables(temporary)}

@@ -36,7 +36,7 @@ _LONG = re.compile(
     r"|--(color|help|version|)"
 )
 _MAX_ENTRIES, _MAX_CONFIG = 5_000, 100_000
-# Keys about files, people and other repositories that start no program, without their subsection names.
+# Git's keys about files, people and repositories that start no program, without subsection names.
 _PLAIN_KEYS = frozenset(
     [
         *("core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates", "core.eol"),
@@ -63,7 +63,7 @@ class WorkingDirectory:
         self._bases = [root]  # possible working directories after each cd
 
     def objection(self, simple: Simple) -> str | None:
-        """Return why a command of the short list may not run here, or None."""
+        """Return why a command on the short list may not run here, or None."""
         name = simple.words[0].text
         program = None if name in _BUILT_IN else shutil.which(name, path=self._path)
         if program and Path(os.path.realpath(program)).is_relative_to(self._root):

@@ -1,4 +1,4 @@
-"""The ``fetch`` tool: a page of the public web as text.
+"""The ``fetch`` tool: a public web page as text.
 
     fetch      the tool, with redirects and paging
     addresses  public and non-public addresses
