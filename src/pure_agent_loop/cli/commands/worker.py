@@ -26,7 +26,6 @@ from pure_agent_loop.cli.service_log import add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.durable import Engine, HealthServer, Rate, Worker
-from pure_agent_loop.durable.values import MAX_ATTEMPTS
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.support.language import notice, user_text
@@ -78,9 +77,9 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-attempts",
         type=positive,
-        default=MAX_ATTEMPTS,
+        default=3,
         metavar="N",
-        help=f"attempts of a run whose process ends each time (default: {MAX_ATTEMPTS})",
+        help="attempts of a run whose process ends each time (default: 3)",
     )
     parser.add_argument(
         "--health",
