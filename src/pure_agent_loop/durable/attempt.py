@@ -353,8 +353,9 @@ class Attempt:
         maximum = own_maximum or self._max_attempts
         if number > maximum:
             state = read_resume_point(records).state or {}
-            about = {"attempts": maximum, "step": state.get("step", 0)}
-            return _outcome_without_steps("killed", notice("library.run_kills", **about))
+            step = int(state.get("step", 0))
+            error = notice("library.run_kills", attempts=maximum, step=step)
+            return {**_outcome_without_steps("killed", error), "steps": step}
         if number > 1:
             LOG.warning(notice("library.run_repeated", run=self._run_id, number=number, maximum=maximum))
         return None

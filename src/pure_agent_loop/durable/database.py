@@ -65,6 +65,7 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS pal_runs_repeated ON @runs (agent) WHERE attempts > 1 AND status = ''",
     """CREATE INDEX IF NOT EXISTS pal_runs_open ON @runs (session, place)
     WHERE status IN ('', 'waiting_permission', 'waiting_tool')""",
+    "CREATE TABLE IF NOT EXISTS @migrations (name TEXT PRIMARY KEY)",  # completed ones
     "CREATE TABLE IF NOT EXISTS @cancelled (run TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",  # kept until the id is submitted again
     """CREATE TABLE IF NOT EXISTS @inputs (

@@ -23,6 +23,7 @@ from pure_agent_loop.durable.values import (
     DurableError,
     DurableNotFoundError,
     TaskInfo,
+    states_of,
     status_of,
     task_info,
 )
@@ -54,6 +55,7 @@ ON answered.run = answers.run AND answered.step = answers.step AND answered.call
 WHERE answers.run = ?
 """
 
+_MIGRATION = "runs"  # the table of runs holds all runs
 _MAX_VALUES = 500  # maximum values per query
 _VOID_APPROVALS = """
 SELECT answers.run, answers.call, answers.verdict, events.line FROM @answers AS answers
@@ -105,7 +107,8 @@ class RunQueue:
                     lazy=True,
                     retry_connection_errors=self._waits,
                 )
-                self._adopt_runs()
+                if not self.database.rows("SELECT 1 FROM @migrations WHERE name = ?", _MIGRATION):
+                    self.adopt_runs()
             return self._dbos_client
 
     def close(self) -> None:
@@ -195,6 +198,7 @@ class RunQueue:
         self.database.change("INSERT INTO @cancelled (run) VALUES (?) ON CONFLICT DO NOTHING", run_id)
         if info.status in WAITING:
             # For DBOS a waiting run has ended; `cancel` works only after it is queued again.
+            self.runs.resume(run_id)
             with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
                 self.dbos_client.rewind_workflow(run_id, queue_name=PARKED_QUEUE)
         with self.translate_errors():
@@ -308,7 +312,7 @@ class RunQueue:
 
     def _resume(self, info: TaskInfo) -> None:
         queue = self.queue_for(info.agent)
-        self.runs.note_status(info.run_id, "")
+        self.runs.resume(info.run_id)
         # If two answers race, the second resume does nothing.
         with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
             self.dbos_client.rewind_workflow(info.run_id, queue_name=queue)
@@ -362,11 +366,11 @@ class RunQueue:
     def run_ahead(self, run_id: str) -> str:
         """Return the id of the unfinished run ahead in the session; empty if there is none."""
         while (found := self.runs.ahead(run_id)) is not None:
-            other, is_unknown = found
-            if not is_unknown:
+            other, has_outcome = found
+            infos = self.find_runs(workflow_ids=[other]) if has_outcome else []
+            if not any(info.has_ended for info in infos):
                 return other
-            (info,) = self.find_runs(workflow_ids=[other])
-            self.runs.note_status(other, info.status)
+            self.runs.note_status(other, infos[0].status)  # an older version has executed it
         return ""
 
     def stop(self, run_id: str, session_id: str, stop_reason: str) -> None:
@@ -385,10 +389,6 @@ class RunQueue:
                 queue,
             )
 
-    def executors(self) -> list[str]:
-        """Return the names of the workers that execute runs. Reads all running runs."""
-        return sorted({str(run.executor_id) for run in self._list_running()})
-
     def hand_over(self, executor: str, run_id: str | None = None, queue: str = "") -> list[str]:
         """Requeue the runs that a worker executes.
 
@@ -400,17 +400,14 @@ class RunQueue:
         Returns:
             The ids of the requeued runs.
         """
-        running = self._list_running(executor_id=executor)
+        running = self.dbos_client.list_workflows(
+            status="PENDING", name=WORKFLOW, executor_id=executor, load_input=False, load_output=False
+        )
         runs = [run for run in running if run_id in (None, run.workflow_id)]
         for run in runs:
             queue_name = queue or run.queue_name or PARKED_QUEUE
             self.dbos_client.resume_workflow(run.workflow_id, queue_name=queue_name)
         return [run.workflow_id for run in runs]
-
-    def _list_running(self, **criteria: Any) -> Any:
-        return self.dbos_client.list_workflows(
-            status="PENDING", name=WORKFLOW, load_input=False, load_output=False, **criteria
-        )
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -427,27 +424,21 @@ class RunQueue:
         """Return True if an error means that the database is unavailable, perhaps temporarily."""
         return self.database.means_loss(getattr(error.__cause__, "orig", None) or error.__cause__)
 
-    def _adopt_runs(self) -> None:
-        """Add the runs of a database that was used without the table of runs, once; may be interrupted.
+    def adopt_runs(self) -> None:
+        """Add the runs of a version without the table of runs; may be interrupted, or run twice at once."""
+        has_turns = bool(self.database.rows(_TURNS[self.database.is_sqlite]))
+        while missing := self.runs.missing(_MAX_VALUES, has_turns=has_turns):
+            infos = {info.run_id: info for info in self.find_runs(workflow_ids=missing)}
+            self.runs.add_missing(infos[run_id] for run_id in missing if run_id in infos)
+        self.database.change("INSERT INTO @migrations (name) VALUES (?) ON CONFLICT DO NOTHING", _MIGRATION)
 
-        The former table of turns keeps a row without a run as a mark.
-        """
-        if not self.database.rows(_TURNS[self.database.is_sqlite]):
-            return
-        turns = [str(run) for (run,) in self.database.rows("SELECT run FROM @turns ORDER BY session, place")]
-        if "" in turns:
-            return
-        for start in range(0, len(turns), _MAX_VALUES):  # these have begun, so they come first
-            page = turns[start : start + _MAX_VALUES]
-            infos = {info.run_id: info for info in self.find_runs(workflow_ids=page)}
-            self.runs.add_missing(infos[run_id] for run_id in page if run_id in infos)
-        offset = 0
-        while page_of_runs := self.find_runs(limit=_MAX_VALUES, offset=offset):
-            self.runs.add_missing(page_of_runs)
-            offset += len(page_of_runs)
-        self.database.change(
-            "INSERT INTO @turns (run, session, place) VALUES ('', '', 0) ON CONFLICT DO NOTHING"
-        )
+    def note_outcomes(self) -> None:
+        """Store the status of runs that an older version has executed, or whose worker was interrupted."""
+        stale = self.runs.stale()
+        for start in range(0, len(stale), _MAX_VALUES):
+            for info in self.find_runs(workflow_ids=stale[start : start + _MAX_VALUES]):
+                if "SUCCESS" in states_of(info.status):  # it has not been resumed meanwhile
+                    self.runs.note_status(info.run_id, info.status)
 
     def _migrate(self, dbos: Any) -> None:
         if self.database.is_sqlite:

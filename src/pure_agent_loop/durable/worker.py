@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.attempt import Attempt
+from pure_agent_loop.durable.attempt import PAUSE_SECONDS, Attempt
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.health import ENGINE
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
@@ -29,6 +29,7 @@ from pure_agent_loop.durable.values import (
     MAX_ATTEMPTS,
     PARKED_QUEUE,
     WORKFLOW,
+    DurableError,
     Rate,
     queue_of,
 )
@@ -194,6 +195,7 @@ class Worker:
             for helper in helpers:
                 helper.start()
             await self._in_thread(self._take_over_strays, liveness)
+            await self._in_thread(self._queue.note_outcomes)
             self._ticker.start()
             ready()
             await stop.wait()
@@ -299,10 +301,12 @@ class Worker:
                 deps=None if self._deps is None else DepsOfRun(self._deps),
                 max_attempts=self._max_attempts,
             )
-            earlier = (await self._in_thread(self._queue.runs.attempts, [run_id])).get(run_id, 0)
+            earlier = (await self._insist(self._queue.runs.attempts, [run_id])).get(run_id, 0)
             if earlier:
                 await asyncio.sleep(min(2.0 ** (earlier - 1), MAX_DELAY_SECONDS))
             async with self._company.alone() if earlier else self._company.together():
+                if self.is_draining:
+                    await self._wait_for_shutdown()
                 self._attempts[run_id] = attempt
                 self._meters.count("pal_runs_started_total", agent=name)
                 LOG.info(notice("library.run_claimed", run=run_id, agent=name, session=session_id))
@@ -314,8 +318,8 @@ class Worker:
                     if is_newest:
                         del self._attempts[run_id]
             if outcome is not None:
-                await self._in_thread(self._queue.stop, run_id, session_id, outcome["stop_reason"])
-                void = await self._in_thread(self._queue.void_approvals, [run_id])
+                await self._insist(self._queue.stop, run_id, session_id, outcome["stop_reason"])
+                void = await self._insist(self._queue.void_approvals, [run_id])
                 for call in void.get(run_id, ()):
                     LOG.warning(notice("library.run_void", run=run_id, **call))
                 self._note_end(run_id, name, outcome, time.monotonic() - started)
@@ -323,7 +327,7 @@ class Worker:
             if attempt.run_ahead:
                 LOG.info(notice("library.run_parked", run=run_id, ahead=attempt.run_ahead))
                 await self._requeue(run_id, PARKED_QUEUE)
-                await self._in_thread(self._queue.runs.release, session_id)  # its turn may have come just now
+                await self._insist(self._queue.runs.release, session_id)  # its turn may have come just now
                 return {}
             if attempt.guard.is_draining:
                 LOG.info(notice("library.run_returned", run=run_id))
@@ -414,10 +418,9 @@ class Worker:
 
     def _take_over_strays(self, liveness: Liveness) -> None:
         """Take over the runs of executors that are not among the workers. This reads all running runs."""
-        known = set(liveness.suspects())
-        for executor in self._queue.executors():
-            if executor != self.executor and executor not in known:
-                self._take_over(liveness, executor)
+        known = {str(name) for (name,) in self._queue.database.rows("SELECT executor FROM @workers")}
+        for executor in sorted(self._queue.runs.running_by_worker().keys() - known):
+            self._take_over(liveness, executor)
 
     # -- dependencies ---------------------------------------------------------------------------
 
@@ -426,6 +429,16 @@ class Worker:
         if database.is_sqlite:
             return FileLiveness(database, self.executor)
         return PostgresLiveness(database, self.executor, self._lease)
+
+    async def _insist(self, work: Callable[..., Any], *values: Any) -> Any:
+        """Call a function in a thread, again while the database is unavailable, so that no run fails."""
+        while True:
+            try:
+                return await self._in_thread(work, *values)
+            except DurableError as error:
+                if not self._queue.is_away(error):
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
         return await self._loop.run_in_executor(self._threads, lambda: work(*values))

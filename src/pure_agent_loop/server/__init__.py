@@ -97,7 +97,7 @@ def create_app(
     if importlib.util.find_spec("starlette") is None:
         raise MissingExtraError(notice("library.feature_server"), "server")
     if database is None and not executes:
-        raise ConfigError("executes=False needs a database: workers find the runs there.")
+        raise ConfigError(notice("library.server_needs_engine"))
     from pure_agent_loop.server.app import make_app
     from pure_agent_loop.server.settings import make_settings
 

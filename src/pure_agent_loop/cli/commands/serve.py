@@ -82,7 +82,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--no-work",
         action="store_true",
-        help="leave durable runs to 'pal worker'; otherwise this process executes them, too",
+        help="do not execute durable runs here; 'pal worker' processes do",
     )
     work.add_argument(
         "--folder", metavar="DIR", help="folder for the server's data (default: the data folder)"

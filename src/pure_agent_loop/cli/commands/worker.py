@@ -79,7 +79,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=3,
         metavar="N",
-        help="attempts of a run whose process ends each time (default: 3)",
+        help="attempts of a run that ends its process (default: 3)",
     )
     parser.add_argument(
         "--health",
