@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from pure_agent_loop import TokenUsage
+from pure_agent_loop import Agent, TokenUsage
+from pure_agent_loop.sessions import SqliteStore
 from pure_agent_loop.testing import ScriptedServer, answer
 
 USAGE = TokenUsage(1000, 500, 1500)
@@ -61,6 +62,18 @@ def test_runs_are_summed_up_with_known_and_unknown_costs(pal):
     }
     assert [row["requests"] for row in plain["costs"]] == [2]
     assert "未知" in pal("cost", "--by", "session", LANG="zh_CN.UTF-8", LC_ALL="zh_CN.UTF-8").stdout
+
+
+def test_runs_are_summed_up_by_a_key_of_their_metadata(pal):
+    store = SqliteStore(pal.workspace / "s.sqlite")
+    for number, tenant in enumerate(("north", None, "north")):
+        with ScriptedServer([answer("done", usage=USAGE)]) as server:
+            about = {"metadata": {"tenant": tenant}} if tenant else {}
+            Agent("m", "k", server.base_url).run("x", session_id=f"s{number}", sessions=store, **about)
+    named = ("--by", "metadata.tenant", "--database", f"sqlite:///{pal.workspace / 's.sqlite'}", "--json")
+    costs = json.loads(pal("cost", *named).stdout)["costs"]
+    assert [(row["metadata.tenant"], row["requests"]) for row in costs] == [("", 1), ("north", 2)]
+    assert "metadata.KEY" in pal("cost", "--by", "tenant").stderr
 
 
 def test_max_cost_works_with_the_prices_of_a_file(pal):

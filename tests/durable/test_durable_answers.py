@@ -171,10 +171,14 @@ def test_an_approval_that_came_to_nothing_is_shown(tmp_path, monkeypatch, agents
         (question,) = handle.result(PATIENCE).questions
         fleet.end(fleet.workers[0])
         handle.answer(question.call_id, "allow")
-        fleet.start(agents=f"changed_agents:{agents}")
+        worker = fleet.begin(agents=f"changed_agents:{agents}")
+        lines = iter(worker.stderr.readline, "")
         while not handle.info().has_ended:
             handle.result(PATIENCE)
         assert fleet.marks() == []
+        logged = next(each for each in lines if "was not made" in each)
+        assert "WARNING" in logged
+        assert question.call_id in logged
         line = f"the approval of put had no effect: {why}; the worker's code has changed since\n"
         assert f"    {line}" in fleet.pal("tasks").stdout
         assert line in fleet.pal("tasks", "show", handle.run_id).stdout

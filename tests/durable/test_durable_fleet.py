@@ -62,6 +62,8 @@ def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp
     with PostgresServer() as server, PostgresStore(server.url, patience=0.1) as store:
         queue, agent = RunQueue(Database(server.url)), Agent(llm=ScriptedLLM(["Done."]))
         assert not store.exists("s")  # it has answered once
+        assert queue.dbos_client
+        queue.database.transaction(lambda change: queue.runs.add(change, "r", "a", "s", 0.0))
         server.stop(immediate=True)
 
         async def main():

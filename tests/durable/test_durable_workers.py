@@ -63,6 +63,19 @@ def test_two_workers_share_a_file_and_do_each_step_once(fleet):
         assert kept == [("pal_json",)]  # nothing is pickled
 
 
+def test_messages_of_one_session_are_done_in_their_order_by_two_workers(fleet):
+    for worker in [fleet.begin("--concurrency", "2"), fleet.begin("--concurrency", "2")]:
+        fleet.ready(worker)
+    handles = [fleet.engine.submit("worker", f"put {n}", session_id="chat") for n in range(1, 6)]
+    handles += [fleet.engine.submit("worker", "put 9")]  # of another session
+    results = [each.result(60) for each in handles]
+    records = SqliteStore(fleet.folder / "d.sqlite").read("chat").records
+    tasks = [record.data["task"] for record in records if record.type == "run"]
+    assert tasks == [f"put {n}" for n in range(1, 6)]
+    assert {(info.status, info.attempts) for info in results} == {("completed", 1)}
+    assert (results[-1].steps, results[-1].tokens, results[-1].cost) == (2, 30, None)
+
+
 def test_changed_code_resumes_old_runs_without_repeating_an_unclear_call(fleet, until):
     module = fleet.folder / "my_agents.py"
     module.write_text(OWN.format(version=1))

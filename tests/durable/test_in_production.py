@@ -137,11 +137,16 @@ def test_health_of_a_worker(fleet, until):
     assert asked(f"{url}/live") == (200, "live\n")
     assert asked(f"{url}/ready") == (200, "ready\n")
     assert asked(f"{url}/other")[0] == 404
+
+    def measured():
+        status, text = asked(f"{url}/metrics")
+        assert status == 200
+        return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+    assert measured()['pal_queue_depth{queue="model another"}'] == "0"
     runs = [fleet.engine.submit("worker", f"wait {number}") for number in (1, 2, 3)]
     until(lambda: fleet.marks())
-    status, text = asked(f"{url}/metrics")
-    assert status == 200
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    values = measured()
     assert values['pal_queue_depth{queue="model scripted"}'] == "2"
     assert values['pal_queue_running{queue="model scripted"}'] == "1"
     assert values['pal_runs{state="running"}'] == "1"

@@ -175,6 +175,8 @@ def test_a_worker_that_was_frozen_before_it_opened_the_session_does_not_begin_ag
 
     database = Database(f"sqlite:///{tmp_path / 'd.sqlite'}")
     queue = RunQueue(database)
+    assert queue.dbos_client
+    database.transaction(lambda change: queue.runs.add(change, "r", "a", "s", 0.0))
     store, agent = Frozen(database.path), Agent(llm=ScriptedLLM(by_task), tools=[do])
 
     async def in_thread(work, *values):

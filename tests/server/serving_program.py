@@ -140,6 +140,7 @@ app = create_app(
     sessions=None if given.get("database") else folder / "sessions",
     database=given.get("database"),
     folder=folder / "server",
+    executes=given.get("executes", True),
     **limits,
 )
 sockets = bind_socket("127.0.0.1", given.get("port", 0))

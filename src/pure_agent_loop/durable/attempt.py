@@ -7,6 +7,7 @@ ensures that a worker executes the run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from pure_agent_loop.durable.database import EventWriter
 from pure_agent_loop.durable.run_queue import RunQueue, result_key
 from pure_agent_loop.durable.schedules.notices import bring_notices
 from pure_agent_loop.durable.task_options import load_options
-from pure_agent_loop.durable.values import DurableError
+from pure_agent_loop.durable.values import MAX_ATTEMPTS, DurableError
 from pure_agent_loop.errors import (
     LLMError,
     PureAgentLoopError,
@@ -50,7 +51,6 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 
 MARK = "durable_run"
 LOG = logging.getLogger("pure_agent_loop")
-MAX_ATTEMPTS = 200  # maximum per run, for a task that kills each worker
 PAUSE_SECONDS = 0.5
 CANCEL_SECONDS = 5.0
 
@@ -208,6 +208,20 @@ def attempts_of(records: Sequence[Record], run_id: str) -> int:
     return sum(record.type == "run" and record.data.get(MARK) == run_id for record in records)
 
 
+def finished_calls(records: Sequence[Record]) -> int:
+    """Return the number of calls that ended in the attempt that began them."""
+    begun: set[object] = set()
+    count = 0
+    for record in records:
+        if record.type == "run":
+            begun.clear()
+        elif record.type == "intent":
+            begun.add(record.data.get("key"))
+        elif record.type == "outcome":
+            count += record.data.get("key") in begun
+    return count
+
+
 def records_of_run(records: Sequence[Record], run_id: str) -> Sequence[Record]:
     """Return the records before a later run with a different task; all records if there is no such run.
 
@@ -235,6 +249,7 @@ class Attempt:
         trace_context: Trace context of the run, in the form that `otel` uses; stored as metadata of the run.
         inputs: Digest of the task's stored options; see `task_options`. Empty if there are none.
         deps: Deps for the `RunContext` of functions.
+        max_attempts: Maximum number of attempts without progress.
     """
 
     def __init__(
@@ -251,11 +266,13 @@ class Attempt:
         trace_context: Mapping[str, str] | None = None,
         inputs: str = "",
         deps: DepsOfRun | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self._trace_context, self._inputs, self._deps = trace_context, inputs, deps
         self._queue, self._store, self._agent = queue, store, agent
         self._run_id, self._task, self._session_id = run_id, task, session_id
         self._in_thread, self._takeover = in_thread, takeover
+        self._max_attempts, self._is_counted = max_attempts, False
         self.guard = Guard()
         self.run_ahead = ""  # id of an unfinished run that holds the session
         self._token = CancelToken()
@@ -267,6 +284,16 @@ class Attempt:
             The outcome; None if another process decides the outcome, or if the run must wait for its turn in
             the session: `run_ahead` is then the run that holds the session.
         """
+        outcome = None
+        try:
+            outcome = await self._work()
+        finally:
+            if self._is_counted and outcome is None and not self.guard.is_lost:
+                with contextlib.suppress(DurableError):
+                    await self._in_thread(self._queue.runs.end_attempt, self._run_id)
+        return outcome
+
+    async def _work(self) -> dict[str, Any] | None:
         while not self.guard.is_draining:
             try:
                 return await self._try_once()
@@ -290,7 +317,7 @@ class Attempt:
     async def _try_once(self) -> dict[str, Any] | None:
         if await self._in_thread(self._queue.is_cancelled, self._run_id):
             return _outcome_without_steps("cancelled")
-        self.run_ahead = await self._in_thread(self._queue.take_turn, self._run_id, self._session_id)
+        self.run_ahead = await self._in_thread(self._queue.take_turn, self._run_id)
         if self.run_ahead:
             return None
         records = await self._in_thread(self._records)
@@ -299,8 +326,8 @@ class Attempt:
         done = already_done(part) if count else None
         if done is not None:
             return done
-        if count >= MAX_ATTEMPTS:
-            return _outcome_without_steps("killed", f"{count} attempts ended without finishing the run")
+        if (killed := await self._counted(records)) is not None:
+            return killed
         # Another run has used the session meanwhile: this run starts again after that run.
         must_restart = count > 0 and len(part) < len(records)
         if must_restart:
@@ -314,6 +341,24 @@ class Attempt:
             LOG.warning(notice("library.run_again", run=self._run_id, reason=safe_str(failure)))
             raise SessionLockedError(self._session_id, "a failed write")
         return outcome_of(run.result())
+
+    async def _counted(self, records: Sequence[Record]) -> dict[str, Any] | None:
+        """Count this attempt; return the outcome if too many have ended with their process."""
+        if self._is_counted:
+            return None
+        answers = await self._in_thread(self._queue.answers, self._run_id)
+        progress = finished_calls(records) + len(answers)
+        number, own_maximum = await self._in_thread(self._queue.runs.begin_attempt, self._run_id, progress)
+        self._is_counted = True
+        maximum = own_maximum or self._max_attempts
+        if number > maximum:
+            state = read_resume_point(records).state or {}
+            step = int(state.get("step", 0))
+            error = notice("library.run_kills", attempts=maximum, step=step)
+            return {**_outcome_without_steps("killed", error), "steps": step}
+        if number > 1:
+            LOG.warning(notice("library.run_repeated", run=self._run_id, number=number, maximum=maximum))
+        return None
 
     def _records(self) -> list[Record]:
         self._queue.database.check_file()

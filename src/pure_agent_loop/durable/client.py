@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from pure_agent_loop.durable.values import (
     RunExistsError,
     TaskInfo,
     check_agent_name,
-    states_of,
 )
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import AnyEvent
@@ -64,6 +64,7 @@ class Client:
         *,
         run_id: str | None = None,
         priority: int | None = None,
+        max_attempts: int | None = None,
         **options: Unpack[RunOptions],
     ) -> Handle:
         """Submit a task. The task runs once, however often it is submitted with the same id.
@@ -76,6 +77,7 @@ class Client:
             messages: History to continue, for a new session.
             run_id: Id of the run; None for a new id.
             priority: From 1, lower first; runs without a priority come before all others.
+            max_attempts: Maximum number of attempts without progress; None for the worker's setting.
             options: Options of `Agent.run`. `session_id` is the session to continue; None for a new one.
                 `media` is read immediately and stored in the database. Options that cannot be stored as JSON,
                 such as `tools`, are set on the workers' agent.
@@ -93,6 +95,8 @@ class Client:
             raise ConfigError(notice("library.task_blank", task=task))
         if priority is not None and not 1 <= priority <= _MAX_PRIORITY:
             raise ConfigError(notice("library.priority", priority=priority, max_priority=_MAX_PRIORITY))
+        if max_attempts is not None and max_attempts < 1:
+            raise ConfigError(f"max_attempts={max_attempts!r:.40} must be at least 1.")
         is_new = not run_id
         run_id = check_session_name(run_id or new_session_id())
         task = clean_text(task)
@@ -113,7 +117,9 @@ class Client:
             extra_args = (
                 (trace_context or {}, inputs) if inputs else (trace_context,) if trace_context else ()
             )
-            self.queue.dbos_client.enqueue(enqueue_options, agent, task, session_id, *extra_args)
+            self.queue.submit(
+                enqueue_options, agent, task, session_id, *extra_args, max_attempts=max_attempts or 0
+            )
         if not is_new:
             found = self.queue.info(run_id)
             if (found.agent, found.task, found.session_id) != (agent, task, session_id):
@@ -128,11 +134,19 @@ class Client:
         *,
         run_id: str | None = None,
         priority: int | None = None,
+        max_attempts: int | None = None,
         **options: Unpack[RunOptions],
     ) -> Handle:
         """Submit a task from async code; see `submit`."""
         return await asyncio.to_thread(
-            self.submit, agent, task, messages, run_id=run_id, priority=priority, **options
+            self.submit,
+            agent,
+            task,
+            messages,
+            run_id=run_id,
+            priority=priority,
+            max_attempts=max_attempts,
+            **options,
         )
 
     def handle(self, run_id: str) -> Handle:
@@ -145,7 +159,13 @@ class Client:
         return Handle(self, run_id)
 
     def tasks(
-        self, status: str | None = None, agent: str | None = None, limit: int | None = 100
+        self,
+        status: str | None = None,
+        agent: str | None = None,
+        limit: int | None = 100,
+        *,
+        session_id: str | None = None,
+        offset: int = 0,
     ) -> list[TaskInfo]:
         """Return runs, newest first.
 
@@ -153,6 +173,8 @@ class Client:
             status: Status to match.
             agent: Agent name to match.
             limit: Maximum number; None for all.
+            session_id: Session to match.
+            offset: Number of runs to skip, for the next page.
 
         Raises:
             ConfigError: The status is unknown.
@@ -160,19 +182,27 @@ class Client:
         """
         if status is not None:
             checked_choice("status", status, TASK_STATES)
-        criteria: dict[str, Any] = {"sort_desc": True, "limit": _PAGE, "offset": 0}
-        if status is not None:
-            criteria["status"] = states_of(status)
-        tasks: list[TaskInfo] = []
-        while limit is None or len(tasks) < limit:
-            page = self.queue.find_runs(**criteria)
-            tasks += [info for info in page if status in (None, info.status) and agent in (None, info.agent)]
-            if len(page) < _PAGE:
-                break
-            criteria["offset"] += _PAGE
-        tasks = tasks[:limit]
-        self.queue.note_void_approvals(tasks)
+        client, tasks = self.queue, []
+        client.dbos_client  # noqa: B018 - adds the runs of an old database
+        run_ids = client.runs.select(
+            status, agent, session_id, sys.maxsize if limit is None else limit, offset
+        )
+        for start in range(0, len(run_ids), _PAGE):
+            page = run_ids[start : start + _PAGE]
+            infos = {info.run_id: info for info in client.find_runs(workflow_ids=page)}
+            tasks += [infos[run_id] for run_id in page if run_id in infos]
+        tasks = [info for info in tasks if status in (None, info.status)]  # it may have changed meanwhile
+        client.note_void_approvals(tasks)
         return tasks
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of runs by status.
+
+        Raises:
+            DurableError: The database is unavailable.
+        """
+        self.queue.dbos_client  # noqa: B018 - adds the runs of an old database
+        return self.queue.runs.count()
 
     def delete(self, *run_ids: str, stop: bool = False) -> None:
         """Delete runs with all their data: tasks, sessions, events, answers and subagents.

@@ -54,9 +54,18 @@ _TABLES = (
         number {counter}, run TEXT NOT NULL, attempt TEXT NOT NULL, place INTEGER NOT NULL,
         step INTEGER NOT NULL, type TEXT NOT NULL, line TEXT NOT NULL, UNIQUE (run, attempt, place)
     )""",
-    """CREATE TABLE IF NOT EXISTS @turns (
-        run TEXT PRIMARY KEY, session TEXT NOT NULL, place INTEGER NOT NULL, UNIQUE (session, place)
+    """CREATE TABLE IF NOT EXISTS @runs (
+        run TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, place BIGINT NOT NULL,
+        status TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, attempts INTEGER NOT NULL,
+        progress INTEGER NOT NULL, max_attempts INTEGER NOT NULL, UNIQUE (session, place)
     )""",
+    "CREATE INDEX IF NOT EXISTS pal_runs_of_status ON @runs (status, created)",
+    "CREATE INDEX IF NOT EXISTS pal_runs_of_agent ON @runs (agent, created)",
+    "CREATE INDEX IF NOT EXISTS pal_runs_created ON @runs (created)",
+    "CREATE INDEX IF NOT EXISTS pal_runs_repeated ON @runs (agent) WHERE attempts > 1 AND status = ''",
+    """CREATE INDEX IF NOT EXISTS pal_runs_open ON @runs (session, place)
+    WHERE status IN ('', 'waiting_permission', 'waiting_tool')""",
+    "CREATE TABLE IF NOT EXISTS @migrations (name TEXT PRIMARY KEY)",  # completed ones
     "CREATE TABLE IF NOT EXISTS @cancelled (run TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",  # kept until the id is submitted again
     """CREATE TABLE IF NOT EXISTS @inputs (

@@ -20,7 +20,7 @@ STOP_SECONDS = 30.0  # seconds for a worker to notice a cancelled run and close 
 _PAUSE = 0.1
 _SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")  # id of a subagent's task
 _MAX_CHILD_ID = 64  # maximum length of a subagent's session id; see `subagents.child`
-_OWN = ("answers", "answered", "turns", "cancelled", "inputs", "firings", "notices", "events")
+_OWN = ("answers", "answered", "runs", "cancelled", "inputs", "firings", "notices", "events")
 _TABLES_OF_RUNS = {
     True: "SELECT t.name FROM sqlite_master t JOIN pragma_table_info(t.name) c ON c.name = 'workflow_uuid' "
     "WHERE t.type = 'table'",
@@ -112,11 +112,10 @@ class Deletion:
     def runs_of(self, session_id: str) -> set[str]:
         """Return the durable runs of a session, including those that have not started."""
         found = {record.data[MARK] for record in self._records(session_id, MARK)}
-        rows = self._database.rows("SELECT run FROM @turns WHERE session = ?", session_id)
-        begun = found | {str(run) for (run,) in rows}
-        queued = self._queue.find_runs(status=["ENQUEUED", "DELAYED", "PENDING"])
-        known = self._queue.find_runs(workflow_ids=sorted(begun)) if begun else []
-        return {info.run_id for info in [*known, *queued] if info.session_id == session_id}
+        rows = self._database.rows("SELECT run FROM @runs WHERE session = ?", session_id)
+        known = sorted(found | {str(run) for (run,) in rows})
+        infos = self._queue.find_runs(workflow_ids=known) if known else []
+        return {info.run_id for info in infos if info.session_id == session_id}
 
     def scrub(self) -> None:
         """Free the space of deleted data, so that the files of an SQLite database no longer contain it."""

@@ -14,10 +14,11 @@ from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database, default_database
 from pure_agent_loop.durable.schedules.notices import bring_notices
 from pure_agent_loop.durable.schedules.schedules import Schedules
-from pure_agent_loop.durable.values import Rate, check_agent_name
+from pure_agent_loop.durable.values import MAX_ATTEMPTS, Rate, check_agent_name, queue_of
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.sessions import SessionStore
@@ -47,6 +48,9 @@ class Engine(Client):
         grace: Seconds for running tools to finish when this process stops.
         deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or with a
             `RunContext` as the argument. A sync function runs in a thread.
+        max_attempts: Maximum number of attempts of a run without progress (a finished call or an answer)
+            in between. After an attempt that ended with its process, the next one starts later, and alone in
+            its process; after the last one, the run is ``killed``.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -62,9 +66,11 @@ class Engine(Client):
         lease: float = 10.0,
         grace: float = 20.0,
         deps: Callable[..., Any] | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        if concurrency < 1:
-            raise ConfigError(f"concurrency={concurrency!r:.40} must be at least 1.")
+        for name, number in (("concurrency", concurrency), ("max_attempts", max_attempts)):
+            if number < 1:
+                raise ConfigError(f"{name}={number!r:.40} must be at least 1.")
         for name, seconds in (("lease", lease), ("grace", grace)):
             if not 0 < seconds < 86_400:
                 raise ConfigError(f"{name}={seconds!r:.40} must be above 0 and below 86400 seconds.")
@@ -76,7 +82,7 @@ class Engine(Client):
             Database(default_database() if database is None else database), waits=bool(self.agents)
         )
         self._concurrency, self._rates = concurrency, dict(rates or {})
-        self._lease, self._grace = lease, grace
+        self._lease, self._grace, self._max_attempts = lease, grace, max_attempts
         self.deps = checked_in_run("deps", deps)
         self._store: SessionStore | None = None
         self._stop: Callable[[], None] | None = None
@@ -125,6 +131,16 @@ class Engine(Client):
 
     # -- worker ---------------------------------------------------------------------------------
 
+    def register(self) -> None:
+        """Register the agents without a worker, so that runs can be submitted for workers elsewhere.
+
+        Raises:
+            DurableError: The database is unavailable.
+        """
+        self.queue.register_agents(
+            {name: queue_of(model_of(agent.llm)) for name, agent in self.agents.items()}
+        )
+
     async def work(self, ready: Callable[[Worker], None] | None = None) -> None:
         """Execute runs until `stop` is called or this coroutine is cancelled.
 
@@ -148,6 +164,7 @@ class Engine(Client):
             lease=self._lease,
             grace=self._grace,
             deps=self.deps,
+            max_attempts=self._max_attempts,
         )
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 

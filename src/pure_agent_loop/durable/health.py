@@ -27,11 +27,14 @@ ENGINE = {
     "pal_queue_depth": ("gauge", "Runs that wait for a worker, by queue."),
     "pal_queue_running": ("gauge", "Running runs of all workers, by queue."),
     "pal_workers": ("gauge", "Workers registered in the database."),
+    "pal_run_attempts": ("gauge", "Most attempts without progress of an unfinished run, by agent."),
 }
 _COUNT = """
 SELECT queue_name, status, COUNT(*) FROM {table}
-WHERE name = '{workflow}' AND status IN ('ENQUEUED', 'DELAYED', 'PENDING') GROUP BY queue_name, status
+WHERE name = '{workflow}' AND status IN ({states}) GROUP BY queue_name, status
 """
+_STATES = ("'ENQUEUED', 'PENDING'", "'DELAYED'")  # an index of DBOS each
+_ATTEMPTS = "SELECT agent, MAX(attempts) FROM @runs WHERE attempts > 1 AND status = '' GROUP BY agent"
 
 
 def measure(database: Database) -> dict[str, Gauge]:
@@ -40,10 +43,19 @@ def measure(database: Database) -> dict[str, Gauge]:
     Raises:
         DurableError: The database is unavailable, or lacks the tables of the engine.
     """
-    count = _COUNT.format(table=database.runs_table, workflow=WORKFLOW)
-    queues, workers = database.ask(count, "SELECT COUNT(*) FROM @workers")
+    some = {"table": database.runs_table, "workflow": WORKFLOW}
+    queues, delayed, workers, agents, attempts = database.ask(
+        *(_COUNT.format(states=states, **some) for states in _STATES),
+        "SELECT COUNT(*) FROM @workers",
+        "SELECT queue FROM @agents",
+        _ATTEMPTS,
+    )
     gauges: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
-    for queue, status, number in queues:
+    for (queue,) in agents:  # an empty queue has a sample, too
+        gauges["pal_queue_depth"][(("queue", str(queue)),)] = 0
+    for agent, number in attempts:
+        gauges["pal_run_attempts"][(("agent", str(agent)),)] = number
+    for queue, status, number in queues + delayed:
         name = "pal_queue_running" if status == "PENDING" else "pal_queue_depth"
         gauges[name][(("queue", str(queue)),)] += number
     return {**gauges, "pal_workers": {(): workers[0][0]}, "pal_database_up": {(): 1}}

@@ -8,6 +8,7 @@ that has disappeared, or a process that is frozen with its connection open.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
@@ -21,42 +22,53 @@ from pure_agent_loop.support.locking import SessionLock, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
 _RECONNECT_SECONDS = 3.0  # after a database outage, other workers need time to reconnect
+_SIGHTINGS = 3  # calls of `suspects` in which a worker has no lock; a live one takes it again in between
 _BEAT = """
 INSERT INTO @workers (executor, host, pid, seen) VALUES (?, ?, ?, ?)
 ON CONFLICT (executor) DO UPDATE SET seen = excluded.seen
 """
-_PG_BEAT = _BEAT.replace("VALUES (?, ?, ?, ?)", "VALUES (?, ?, ?, extract(epoch FROM clock_timestamp()))")
+_PG_BEAT = """
+INSERT INTO @workers (executor, host, pid, seen) VALUES (?, ?, ?, extract(epoch FROM clock_timestamp()))
+ON CONFLICT (executor) DO UPDATE SET seen = excluded.seen
+RETURNING seen - (SELECT earlier.seen FROM @workers AS earlier WHERE earlier.executor = ?)
+"""  # the subquery reads the row as it was before
 _PG_SILENT = """
 SELECT coalesce((SELECT extract(epoch FROM clock_timestamp()) - seen FROM @workers WHERE executor = ?), ?)
 """
-# One query for all workers, so that the load does not grow quadratically with the fleet.
-_PG_SUSPECTS = """
-SELECT asked.executor FROM unnest(?::text[], ?::bigint[]) AS asked (executor, key)
-LEFT JOIN @workers w ON w.executor = asked.executor
-WHERE w.seen IS NULL OR extract(epoch FROM clock_timestamp()) - w.seen > ? OR NOT EXISTS (
-    SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
-    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND l.classid::bigint = ? AND l.objid::bigint = asked.key)
+# One query for all workers, so that the load of a fleet does not grow quadratically.
+_PG_WORKERS = """
+SELECT executor, extract(epoch FROM clock_timestamp()) - seen FROM @workers
+"""
+_PG_LOCKED = """
+SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint = ?
 """
 
 
 class Liveness(Protocol):
     """Signals that this worker is alive, and detects dead workers."""
 
-    def beat(self) -> bool:
-        """Signal that this worker is alive; return False if other workers cannot be checked now."""
+    def beat(self) -> None:
+        """Signal that this worker is alive."""
         ...
 
-    def suspects(self, executors: Sequence[str]) -> Sequence[str]:
-        """Return the workers that may be dead; `claim` verifies it."""
+    def suspects(self) -> Sequence[str]:
+        """Return the other workers that may be dead; `claim` verifies it.
+
+        A worker whose own heartbeat is late returns none, because others may be late for the same reason.
+        """
         ...
 
     def claim(self, executor: str) -> contextlib.AbstractContextManager[bool]:
         """Yield True if the worker is dead; within the block, no other process takes over its runs."""
         ...
 
-    def close(self) -> None:
-        """Deregister this worker."""
+    def close(self, *, has_runs: bool = False) -> None:
+        """Release the lock.
+
+        Args:
+            has_runs: True to leave the entry of this worker, so that another one takes over its runs.
+        """
         ...
 
 
@@ -70,13 +82,13 @@ class FileLiveness:
         self._lock: SessionLock | None = take_lock(self._folder / executor, executor)
         database.change(_BEAT, executor, socket.gethostname(), os.getpid(), time.time())
 
-    def beat(self) -> bool:
+    def beat(self) -> None:
         """Do nothing, because the lock is always held."""
-        return True
 
-    def suspects(self, executors: Sequence[str]) -> Sequence[str]:
-        """Return all workers: a lock can only be tested by taking it."""
-        return executors
+    def suspects(self) -> Sequence[str]:
+        """Return all other workers: a lock can only be tested by taking it."""
+        rows = self._database.rows("SELECT executor FROM @workers WHERE executor <> ?", self._executor)
+        return [str(name) for (name,) in rows]
 
     @contextlib.contextmanager
     def claim(self, executor: str) -> Iterator[bool]:
@@ -92,16 +104,17 @@ class FileLiveness:
         finally:
             lock.release()
 
-    def close(self) -> None:
+    def close(self, *, has_runs: bool = False) -> None:
         """Release the lock."""
         if self._lock is not None:
-            self._database.change("DELETE FROM @workers WHERE executor = ?", self._executor)
+            if not has_runs:
+                self._database.change("DELETE FROM @workers WHERE executor = ?", self._executor)
             self._lock.release()
         self._lock = None
 
 
 class PostgresLiveness:
-    """Advisory locks and heartbeats, for workers on several machines. Used from one thread at a time.
+    """Advisory locks and heartbeats, for workers on several machines. May be used from several threads.
 
     Args:
         lease: Seconds without a heartbeat after which a worker counts as dead.
@@ -110,30 +123,33 @@ class PostgresLiveness:
     def __init__(self, database: Database, executor: str, lease: float) -> None:
         self._database, self._executor, self._lease = database, executor, lease
         self._connection: Any = None
-        self._quiet_until = 0.0
-        self._last_beat = 0.0
-        self._acquire()
+        self._has_lock = False
+        self._quiet_until = self._last_beat = 0.0
+        self._unlocked: dict[str, int] = {}  # number of consecutive sightings without a lock, by worker
+        self._connect()
 
-    def beat(self) -> bool:
+    def beat(self) -> None:
         """Write a heartbeat; take the lock again if the connection was lost."""
-        if self._connection is None or self._connection.closed:
-            with contextlib.suppress(Exception):
-                self._acquire()
-                self._quiet_until = time.monotonic() + _RECONNECT_SECONDS
-            return False
-        now = time.monotonic()
-        if now - self._last_beat > self._lease / 5:
-            self._execute(_PG_BEAT, self._executor, socket.gethostname(), os.getpid())
-            self._last_beat = now
-        return now >= self._quiet_until
+        if self._connection.closed:
+            self._connect()
+            self._be_quiet(_RECONNECT_SECONDS)
+        if not self._has_lock:  # another worker was testing it
+            self._take_lock()
+        if time.monotonic() - self._last_beat > self._lease / 5:
+            self._write_beat()
 
-    def suspects(self, executors: Sequence[str]) -> Sequence[str]:
-        """Return the workers without a lock or a recent heartbeat."""
-        if not executors:
+    def suspects(self) -> Sequence[str]:
+        """Return the other workers without a recent heartbeat, or seen several times without a lock."""
+        if time.monotonic() < self._quiet_until:
             return []
-        keys = [_key(other) for other in executors]
-        rows = self._execute(_PG_SUSPECTS, list(executors), keys, self._lease, _ALIVE).fetchall()
-        return [str(name) for (name,) in rows]
+        ages = {str(name): float(age) for name, age in self._execute(_PG_WORKERS).fetchall()}
+        if ages.pop(self._executor, math.inf) > self._lease / 2:  # this worker is the late one
+            self._be_quiet(self._lease / 2)
+            return []
+        locked = {int(key) for (key,) in self._execute(_PG_LOCKED, _ALIVE).fetchall()} if ages else set()
+        self._unlocked = {name: self._unlocked.get(name, 0) + 1 for name in ages if _key(name) not in locked}
+        late = {name for name, age in ages.items() if age > self._lease}
+        return sorted(late | {name for name, count in self._unlocked.items() if count >= _SIGHTINGS})
 
     @contextlib.contextmanager
     def claim(self, executor: str) -> Iterator[bool]:
@@ -151,17 +167,32 @@ class PostgresLiveness:
             with contextlib.suppress(Exception):
                 self._execute("SELECT pg_advisory_unlock(?, ?)", _TAKEOVER, key)
 
-    def close(self) -> None:
+    def close(self, *, has_runs: bool = False) -> None:
         """Release the lock."""
         with contextlib.suppress(Exception):
-            self._execute("DELETE FROM @workers WHERE executor = ?", self._executor)
+            if not has_runs:
+                self._execute("DELETE FROM @workers WHERE executor = ?", self._executor)
             self._connection.close()
 
-    def _acquire(self) -> None:
+    def _connect(self) -> None:
         self._connection = self._database.connect()
-        self._is_true("SELECT pg_try_advisory_lock(?, ?)", _ALIVE, _key(self._executor))
-        self._execute(_PG_BEAT, self._executor, socket.gethostname(), os.getpid())
+        self._take_lock()
+        self._write_beat()
+
+    def _take_lock(self) -> None:
+        self._has_lock = self._is_true("SELECT pg_try_advisory_lock(?, ?)", _ALIVE, _key(self._executor))
+
+    def _write_beat(self) -> None:
+        about = (self._executor, socket.gethostname(), os.getpid(), self._executor)
+        (seconds,) = self._execute(_PG_BEAT, *about).fetchone()
+        if seconds is not None and seconds > self._lease / 2:  # frozen, or the database is slow
+            self._be_quiet(self._lease / 2)
         self._last_beat = time.monotonic()
+
+    def _be_quiet(self, seconds: float) -> None:
+        """Suspect nobody for some time: others may be late for the same reason."""
+        self._unlocked = {}
+        self._quiet_until = max(self._quiet_until, time.monotonic() + seconds)
 
     def _is_dead(self, executor: str, key: int) -> bool:
         if self._is_true("SELECT pg_try_advisory_lock(?, ?)", _ALIVE, key):

@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from sqlite3 import sqlite_version, sqlite_version_info
 from typing import Any
 
 from pure_agent_loop.durable.database import Change, Database, reason_of, storable
+from pure_agent_loop.durable.run_table import RunTable
 from pure_agent_loop.durable.serializer import import_dbos, json_serializer
 from pure_agent_loop.durable.values import (
     APP_NAME,
@@ -22,6 +23,8 @@ from pure_agent_loop.durable.values import (
     DurableError,
     DurableNotFoundError,
     TaskInfo,
+    states_of,
+    status_of,
     task_info,
 )
 from pure_agent_loop.errors import ConfigError
@@ -52,24 +55,17 @@ ON answered.run = answers.run AND answered.step = answers.step AND answered.call
 WHERE answers.run = ?
 """
 
+_MIGRATION = "runs"  # the table of runs holds all runs
 _MAX_VALUES = 500  # maximum values per query
 _VOID_APPROVALS = """
 SELECT answers.run, answers.call, answers.verdict, events.line FROM @answers AS answers
 JOIN @events AS events ON events.run = answers.run AND events.step = answers.step
 WHERE answers.run IN ({runs}) AND events.type = 'observation' ORDER BY events.number
 """
-_QUEUE_TURN = """
-INSERT INTO @turns (run, session, place)
-SELECT ?, ?, COALESCE(MAX(place), 0) + 1 FROM @turns WHERE session = ? ON CONFLICT DO NOTHING
-"""
-_RUNS_AHEAD = """
-SELECT ahead.run FROM @turns AS ahead JOIN @turns AS mine ON ahead.session = mine.session
-WHERE mine.run = ? AND ahead.place < mine.place ORDER BY ahead.place
-"""
-# DBOS's own `resume` would also restore a run that has just been cancelled.
-_UNPARK = (
-    "UPDATE {table} SET queue_name = ? WHERE workflow_uuid = ? AND status = 'ENQUEUED' AND queue_name = ?"
-)
+_TURNS = {
+    True: "SELECT 1 FROM sqlite_master WHERE name = 'pal_turns'",
+    False: "SELECT 1 WHERE to_regclass('pal_durable.turns') IS NOT NULL",
+}
 
 
 def result_key(call_id: str) -> str:
@@ -86,7 +82,8 @@ class RunQueue:
 
     def __init__(self, database: Database, *, waits: bool = False) -> None:
         self.database, self._waits = database, waits
-        self._lock = threading.Lock()
+        self.runs = RunTable(database)
+        self._lock = threading.RLock()
         self._dbos_client: Any = None
 
     @property
@@ -110,6 +107,8 @@ class RunQueue:
                     lazy=True,
                     retry_connection_errors=self._waits,
                 )
+                if not self.database.rows("SELECT 1 FROM @migrations WHERE name = ?", _MIGRATION):
+                    self.adopt_runs()
             return self._dbos_client
 
     def close(self) -> None:
@@ -141,7 +140,11 @@ class RunQueue:
     def find_runs(self, **criteria: Any) -> list[TaskInfo]:
         """Return the runs that match criteria in the form that DBOS takes."""
         with self.translate_errors():
-            return [task_info(run) for run in self.dbos_client.list_workflows(name=WORKFLOW, **criteria)]
+            infos = [task_info(run) for run in self.dbos_client.list_workflows(name=WORKFLOW, **criteria)]
+        attempts: dict[str, int] = {}
+        for start in range(0, len(infos), _MAX_VALUES):
+            attempts |= self.runs.attempts([info.run_id for info in infos[start : start + _MAX_VALUES]])
+        return [replace(info, attempts=attempts.get(info.run_id, 0)) for info in infos]
 
     def info(self, run_id: str) -> TaskInfo:
         """Return the current information about a run.
@@ -159,22 +162,31 @@ class RunQueue:
             info.details["run_ahead"] = ahead
         return info
 
-    def note_void_approvals(self, infos: Sequence[TaskInfo]) -> None:
-        """Add the approved calls that were not made to the details of runs, as `void_approvals`.
+    def void_approvals(self, run_ids: Sequence[str]) -> dict[str, list[dict[str, str]]]:
+        """Return the approved calls that were not made, by run.
 
         The worker's code has changed since the question: the tool is missing, or rejects the arguments.
         """
-        for start in range(0, len(infos), _MAX_VALUES):
-            by_id = {info.run_id: info for info in infos[start : start + _MAX_VALUES]}
-            query = _VOID_APPROVALS.format(runs=", ".join("?" * len(by_id)))
-            for run_id, call_id, verdict, line in self.database.rows(query, *by_id):
+        found: dict[str, list[dict[str, str]]] = {}
+        for start in range(0, len(run_ids), _MAX_VALUES):
+            page = run_ids[start : start + _MAX_VALUES]
+            query = _VOID_APPROVALS.format(runs=", ".join("?" * len(page)))
+            for run_id, call_id, verdict, line in self.database.rows(query, *page):
                 data = json.loads(line)["data"]
                 is_approved = json.loads(verdict).get("behavior") == "allow"
                 if is_approved and data.get("call_id") == call_id and data.get("refused"):
                     void = {"call_id": call_id, "tool": data["tool"], "reason": data["refused"]}
-                    known = by_id[run_id].details.setdefault("void_approvals", [])
+                    known = found.setdefault(run_id, [])
                     if void not in known:  # several attempts may have reported it
                         known.append(void)
+        return found
+
+    def note_void_approvals(self, infos: Sequence[TaskInfo]) -> None:
+        """Add the approved calls that were not made to the details of runs, as `void_approvals`."""
+        found = self.void_approvals([info.run_id for info in infos])
+        for info in infos:
+            if info.run_id in found:
+                info.details["void_approvals"] = found[info.run_id]
 
     def cancel(self, run_id: str) -> TaskInfo:
         """Cancel a run in any state, unless it has ended."""
@@ -186,11 +198,15 @@ class RunQueue:
         self.database.change("INSERT INTO @cancelled (run) VALUES (?) ON CONFLICT DO NOTHING", run_id)
         if info.status in WAITING:
             # For DBOS a waiting run has ended; `cancel` works only after it is queued again.
+            self.runs.resume(run_id)
             with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
                 self.dbos_client.rewind_workflow(run_id, queue_name=PARKED_QUEUE)
         with self.translate_errors():
             self.dbos_client.cancel_workflow(run_id)
-        return self.info(run_id)
+        info = self.info(run_id)
+        if info.has_ended:
+            self.stop(run_id, info.session_id, info.status)
+        return info
 
     def answer(self, run_id: str, call_id: str, verdict: Verdict, by: str | None = None) -> None:
         """Answer a question of a run; see `Handle.answer`."""
@@ -296,6 +312,7 @@ class RunQueue:
 
     def _resume(self, info: TaskInfo) -> None:
         queue = self.queue_for(info.agent)
+        self.runs.resume(info.run_id)
         # If two answers race, the second resume does nothing.
         with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
             self.dbos_client.rewind_workflow(info.run_id, queue_name=queue)
@@ -306,41 +323,61 @@ class RunQueue:
         """Return True if a run was cancelled, even if it was requeued at the same time."""
         return bool(self.database.rows("SELECT 1 FROM @cancelled WHERE run = ?", run_id))
 
-    def take_turn(self, run_id: str, session_id: str) -> str:
-        """Queue a run for its session; a queued run keeps its place.
+    def submit(
+        self,
+        options: Mapping[str, Any],
+        agent: str,
+        task: str,
+        session_id: str,
+        *more: Any,
+        max_attempts: int = 0,
+    ) -> None:
+        """Queue a run, and take its turn in the session, in one transaction; do nothing if the run exists.
 
-        Durable runs of one session are executed one after another. Until a run has ended, even while it waits
-        for an answer or its worker is dead, no other run starts in its session.
-
-        Returns:
-            The id of the unfinished run ahead in the session; empty if it is this run's turn.
+        Args:
+            options: Options of DBOS for the run.
+            max_attempts: Maximum number of attempts without progress; 0 for the worker's setting.
+            more: Further arguments of the workflow.
         """
-        while not self.database.rows("SELECT 1 FROM @turns WHERE run = ?", run_id):
-            self.database.change(_QUEUE_TURN, run_id, session_id, session_id)
+        import sqlalchemy
+
+        client, run_id = self.dbos_client, options["workflow_id"]
+        with client._sys_db.engine.begin() as connection:  # the only way into DBOS's transaction
+
+            def change(statement: str, *values: Any) -> Any:
+                return connection.exec_driver_sql(self.database.sql(statement), values)
+
+            self.runs.add(change, run_id, agent, session_id, time.time(), max_attempts)
+            known = sqlalchemy.text(f"SELECT 1 FROM {self.database.runs_table} WHERE workflow_uuid = :run")  # noqa: S608 - our name
+            if connection.execute(known, {"run": run_id}).fetchone() is None:
+                client.enqueue_in_transaction(connection, options, agent, task, session_id, *more)
+
+    def take_turn(self, run_id: str) -> str:
+        """Return the id of the unfinished run ahead in the session; empty if it is this run's turn.
+
+        Durable runs of one session are executed one after another, in the order in which they were submitted.
+        Until a run has ended, even while it waits for an answer or its worker is dead, no other run starts in
+        its session.
+        """
+        if not self.runs.has(run_id):  # submitted by an older version
+            self.runs.add_missing([self.info(run_id)])
         return self.run_ahead(run_id)
 
     def run_ahead(self, run_id: str) -> str:
         """Return the id of the unfinished run ahead in the session; empty if there is none."""
-        for (other,) in self.database.rows(_RUNS_AHEAD, run_id):
-            if any(not run.has_ended for run in self.find_runs(workflow_ids=[other])):
-                return str(other)
-            self.database.change("DELETE FROM @turns WHERE run = ?", other)
+        while (found := self.runs.ahead(run_id)) is not None:
+            other, has_outcome = found
+            infos = self.find_runs(workflow_ids=[other]) if has_outcome else []
+            if not any(info.has_ended for info in infos):
+                return other
+            self.runs.note_status(other, infos[0].status)  # an older version has executed it
         return ""
 
-    def release_parked(self) -> list[str]:
-        """Requeue parked runs whose turn in their session has come.
-
-        Returns:
-            The ids of these runs.
-        """
-        released = []
-        unpark = _UNPARK.format(table=self.database.runs_table)
-        for info in self.find_runs(status="ENQUEUED", queue_name=PARKED_QUEUE):
-            if self.run_ahead(info.run_id):
-                continue
-            if self.database.change(unpark, self.queue_for(info.agent), info.run_id, PARKED_QUEUE):
-                released.append(info.run_id)
-        return released
+    def stop(self, run_id: str, session_id: str, stop_reason: str) -> None:
+        """Store that a run has ended or waits; if it has ended, release the next run of its session."""
+        self.runs.note_status(run_id, status_of(stop_reason))
+        if stop_reason not in WAITING:
+            self.runs.release(session_id)
 
     def register_agents(self, agents: Mapping[str, str]) -> None:
         """Register agents, each with the queue it takes its runs from."""
@@ -351,10 +388,6 @@ class RunQueue:
                 name,
                 queue,
             )
-
-    def executors(self) -> list[str]:
-        """Return the names of the workers that execute runs."""
-        return sorted({str(run.executor_id) for run in self._list_running()})
 
     def hand_over(self, executor: str, run_id: str | None = None, queue: str = "") -> list[str]:
         """Requeue the runs that a worker executes.
@@ -367,17 +400,14 @@ class RunQueue:
         Returns:
             The ids of the requeued runs.
         """
-        running = self._list_running(executor_id=executor)
+        running = self.dbos_client.list_workflows(
+            status="PENDING", name=WORKFLOW, executor_id=executor, load_input=False, load_output=False
+        )
         runs = [run for run in running if run_id in (None, run.workflow_id)]
         for run in runs:
             queue_name = queue or run.queue_name or PARKED_QUEUE
             self.dbos_client.resume_workflow(run.workflow_id, queue_name=queue_name)
         return [run.workflow_id for run in runs]
-
-    def _list_running(self, **criteria: Any) -> Any:
-        return self.dbos_client.list_workflows(
-            status="PENDING", name=WORKFLOW, load_input=False, load_output=False, **criteria
-        )
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -393,6 +423,22 @@ class RunQueue:
     def is_away(self, error: DurableError) -> bool:
         """Return True if an error means that the database is unavailable, perhaps temporarily."""
         return self.database.means_loss(getattr(error.__cause__, "orig", None) or error.__cause__)
+
+    def adopt_runs(self) -> None:
+        """Add the runs of a version without the table of runs; may be interrupted, or run twice at once."""
+        has_turns = bool(self.database.rows(_TURNS[self.database.is_sqlite]))
+        while missing := self.runs.missing(_MAX_VALUES, has_turns=has_turns):
+            infos = {info.run_id: info for info in self.find_runs(workflow_ids=missing)}
+            self.runs.add_missing(infos[run_id] for run_id in missing if run_id in infos)
+        self.database.change("INSERT INTO @migrations (name) VALUES (?) ON CONFLICT DO NOTHING", _MIGRATION)
+
+    def note_outcomes(self) -> None:
+        """Store the status of runs that an older version has executed, or whose worker was interrupted."""
+        stale = self.runs.stale()
+        for start in range(0, len(stale), _MAX_VALUES):
+            for info in self.find_runs(workflow_ids=stale[start : start + _MAX_VALUES]):
+                if "SUCCESS" in states_of(info.status):  # it has not been resumed meanwhile
+                    self.runs.note_status(info.run_id, info.status)
 
     def _migrate(self, dbos: Any) -> None:
         if self.database.is_sqlite:

@@ -21,9 +21,10 @@ APP_NAME = "pure-agent-loop"
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
 PARKED_QUEUE = "parked"  # queue from which no worker takes runs
+MAX_ATTEMPTS = 3  # attempts without progress, for a run that ends the process of each worker
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 TASK_STATES = ("pending", "running", *WAITING, "completed", "failed", "cancelled", "killed")
-_STATUS_BY_STATE = {
+STATUS_BY_STATE = {
     "ENQUEUED": "pending",
     "DELAYED": "pending",
     "PENDING": "running",
@@ -85,6 +86,7 @@ class TaskInfo:
         updated: Time of the last change of status.
         questions: Calls that wait for a person's answer.
         open_calls: Calls whose results come from outside the run and have not been given yet.
+        attempts: Attempts since the last finished call or answer: each earlier one ended with its process.
         details: Further data. For a run that has ended: steps, tokens and error type; for a pending run:
             `run_ahead`, the run that must end before this one can use the session. `void_approvals` are
             approved calls that were not made, because the worker's code has changed since the approval.
@@ -104,6 +106,7 @@ class TaskInfo:
     questions: list[PermissionRequest] = field(default_factory=list)
     open_calls: list[ToolCall] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
+    attempts: int = 0
 
     @property
     def output(self) -> Any:
@@ -112,6 +115,21 @@ class TaskInfo:
         ``pydantic.TypeAdapter(T).validate_python(info.output)`` restores the typed value.
         """
         return self.details.get("output")
+
+    @property
+    def steps(self) -> int | None:
+        """Number of steps; None before the run has ended or waits."""
+        return self.details.get("steps")
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of all requests; None before the run has ended or waits."""
+        return self.details.get("tokens")
+
+    @property
+    def cost(self) -> float | None:
+        """Cost of all requests; None if a price is unknown, or before the run has ended or waits."""
+        return self.details.get("cost")
 
     @property
     def has_ended(self) -> bool:
@@ -137,6 +155,7 @@ class TaskInfo:
             "run": self.run_id,
             "session": self.session_id,
             "worker": self.worker,
+            "attempts": str(self.attempts) if self.attempts > 1 else "",
             **{name: f"{moment(at)} UTC" for name, at in times.items() if at},
         }
         rows = [(name, text) for name, text in facts.items() if text]
@@ -161,9 +180,14 @@ def queue_of(model: str) -> str:
 
 def states_of(status: str) -> list[str]:
     """Return the DBOS states that a run with this status may have."""
-    states = [state for state, name in _STATUS_BY_STATE.items() if name == status]
+    states = [state for state, name in STATUS_BY_STATE.items() if name == status]
     # A run that has stopped has returned an outcome, whatever the stop reason is.
     return states if status in ("pending", "running") else [*states, "SUCCESS"]
+
+
+def status_of(stop_reason: str) -> str:
+    """Return the status of a run that has stopped for this reason."""
+    return stop_reason if stop_reason in _STATUS_REASONS else "failed"
 
 
 def task_info(workflow: Any) -> TaskInfo:
@@ -172,9 +196,9 @@ def task_info(workflow: Any) -> TaskInfo:
     outcome = workflow.output if isinstance(workflow.output, Mapping) else {}
     reason = str(outcome.get("stop_reason", ""))
     if workflow.status == "SUCCESS":
-        status = reason if reason in _STATUS_REASONS else "failed"
+        status = status_of(reason)
     else:
-        status = _STATUS_BY_STATE.get(str(workflow.status), "failed")
+        status = STATUS_BY_STATE.get(str(workflow.status), "failed")
     error = str(outcome.get("error", "")) or ("" if workflow.error is None else str(workflow.error))
     questions = outcome.get("questions") if status == "waiting_permission" else None
     calls = outcome.get("open_calls") if status == WAITING_TOOL else None

@@ -10,20 +10,29 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.attempt import Attempt
+from pure_agent_loop.durable.attempt import PAUSE_SECONDS, Attempt
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.health import ENGINE
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
 from pure_agent_loop.durable.schedules.firings import Firings
 from pure_agent_loop.durable.schedules.ticker import Ticker
 from pure_agent_loop.durable.serializer import import_dbos, json_serializer
-from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, PARKED_QUEUE, WORKFLOW, Rate, queue_of
+from pure_agent_loop.durable.values import (
+    APP_NAME,
+    APP_VERSION,
+    MAX_ATTEMPTS,
+    PARKED_QUEUE,
+    WORKFLOW,
+    DurableError,
+    Rate,
+    queue_of,
+)
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.runs.settings import DepsOfRun
@@ -37,6 +46,7 @@ from pure_agent_loop.support.text import safe_str
 LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 0.5
 POLL_SECONDS = 0.25
+MAX_DELAY_SECONDS = 60.0  # before an attempt after several that ended with their process
 ANSWERED_SECONDS = 5.0  # seconds between checks for answered runs that nobody requeued
 METRICS = {
     "pal_runs_started_total": ("counter", "Run attempts started by this worker, by agent."),
@@ -51,6 +61,46 @@ _POOL = 6
 _ENGINE_LOCK = threading.Lock()  # DBOS allows one engine per process
 
 
+class Company:
+    """Lets attempts run together, or one alone: an attempt that may end the process ends no other one."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Condition()
+        self._number = self._waiting = 0
+        self._is_alone = False
+
+    @contextlib.asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        """Run with others; wait for one that runs alone, or waits to."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._is_alone and not self._waiting)
+            self._number += 1
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._number -= 1
+                self._changed.notify_all()
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Run without others."""
+        async with self._changed:
+            self._waiting += 1
+            try:
+                await self._changed.wait_for(lambda: not self._is_alone and not self._number)
+                self._is_alone = True
+            finally:
+                self._waiting -= 1
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._is_alone = False
+                self._changed.notify_all()
+
+
 class Worker:
     """Executes runs until it is stopped.
 
@@ -62,6 +112,7 @@ class Worker:
         lease: Seconds without a heartbeat after which a worker counts as dead (PostgreSQL).
         grace: Seconds for running tools to finish when the worker stops.
         deps: Function that makes the deps for each attempt; see `Engine`.
+        max_attempts: Maximum number of attempts of a run without progress.
     """
 
     def __init__(
@@ -74,7 +125,9 @@ class Worker:
         lease: float,
         grace: float,
         deps: Callable[..., Any] | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
+        self._max_attempts, self._company = max_attempts, Company()
         self._queue, self._agents = client.queue, dict(agents)
         self._concurrency, self._rates = concurrency, dict(rates)
         self._lease, self._grace, self._deps = lease, grace, deps
@@ -127,12 +180,22 @@ class Worker:
         with self._queue.translate_errors():
             liveness = await self._in_thread(self._make_liveness)
         dbos = import_dbos().DBOS
-        sweeper = threading.Thread(target=self._sweep, args=(liveness,), name="pal-sweeper", daemon=True)
+        sweep, beat_seconds = partial(self._sweep, liveness), min(self._lease / 10, SWEEP_SECONDS)
+        helpers = [
+            threading.Thread(target=self._repeat, args=each, name=name, daemon=True)
+            for name, each in {
+                "pal-beat": (liveness.beat, beat_seconds),  # its own thread, so that no sweep delays it
+                "pal-sweeper": (sweep, SWEEP_SECONDS),
+            }.items()
+        ]
         try:
             with self._queue.translate_errors():
                 await self._launch(dbos)
             await self._in_thread(self._queue.register_agents, self.queues)
-            sweeper.start()
+            for helper in helpers:
+                helper.start()
+            await self._in_thread(self._take_over_strays, liveness)
+            await self._in_thread(self._queue.note_outcomes)
             self._ticker.start()
             ready()
             await stop.wait()
@@ -140,13 +203,16 @@ class Worker:
         finally:
             self._stop_sweeping.set()
             await self._ticker.close(0.0)
-            if sweeper.is_alive():
-                await self._in_thread(sweeper.join)
+            for helper in helpers:
+                if helper.is_alive():
+                    await self._in_thread(helper.join)
             await self._shut_down(dbos)
+            is_handed_over = False
             with contextlib.suppress(Exception):  # after a failure, another worker detects this one's death
                 await self._in_thread(self._queue.hand_over, self.executor)
+                is_handed_over = True
             await self._in_thread(close_store, self._store)
-            liveness.close()
+            liveness.close(has_runs=not is_handed_over)
             self._threads.shutdown(wait=False)
 
     # -- DBOS -----------------------------------------------------------------------------------
@@ -233,23 +299,36 @@ class Worker:
                 trace_context=trace_context,
                 inputs=inputs,
                 deps=None if self._deps is None else DepsOfRun(self._deps),
+                max_attempts=self._max_attempts,
             )
-            self._attempts[run_id] = attempt
-            self._meters.count("pal_runs_started_total", agent=name)
-            LOG.info(notice("library.run_claimed", run=run_id, agent=name, session=session_id))
-            started = time.monotonic()
-            try:
-                outcome = await attempt.work()
-            finally:
-                is_newest = self._attempts.get(run_id) is attempt
-                if is_newest:
-                    del self._attempts[run_id]
+            earlier = (await self._insist(self._queue.runs.attempts, [run_id])).get(run_id, 0)
+            if earlier:
+                await asyncio.sleep(min(2.0 ** (earlier - 1), MAX_DELAY_SECONDS))
+            async with self._company.alone() if earlier else self._company.together():
+                if self.is_draining:
+                    await self._wait_for_shutdown()
+                self._attempts[run_id] = attempt
+                self._meters.count("pal_runs_started_total", agent=name)
+                LOG.info(notice("library.run_claimed", run=run_id, agent=name, session=session_id))
+                started = time.monotonic()
+                try:
+                    outcome = await attempt.work()
+                finally:
+                    is_newest = self._attempts.get(run_id) is attempt
+                    if is_newest:
+                        del self._attempts[run_id]
             if outcome is not None:
+                await self._insist(self._queue.stop, run_id, session_id, outcome["stop_reason"])
+                void = await self._insist(self._queue.void_approvals, [run_id])
+                for call in void.get(run_id, ()):
+                    LOG.warning(notice("library.run_void", run=run_id, **call))
                 self._note_end(run_id, name, outcome, time.monotonic() - started)
                 return outcome
             if attempt.run_ahead:
                 LOG.info(notice("library.run_parked", run=run_id, ahead=attempt.run_ahead))
-                return await self._requeue(run_id, PARKED_QUEUE)
+                await self._requeue(run_id, PARKED_QUEUE)
+                await self._insist(self._queue.runs.release, session_id)  # its turn may have come just now
+                return {}
             if attempt.guard.is_draining:
                 LOG.info(notice("library.run_returned", run=run_id))
                 await self._wait_for_shutdown()
@@ -311,29 +390,37 @@ class Worker:
         while self._attempts and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
 
-    def _sweep(self, liveness: Liveness) -> None:
-        """Run the sweeps in a thread, so that a tool which blocks the event loop cannot delay them."""
-        while not self._stop_sweeping.wait(SWEEP_SECONDS):
+    def _repeat(self, work: Callable[[], None], seconds: float) -> None:
+        """Call a function at intervals, in a thread: a tool that blocks the event loop does not delay it."""
+        while not self._stop_sweeping.wait(seconds):
             try:
-                if liveness.beat():
-                    self._take_over(liveness)
-            except Exception as error:  # noqa: BLE001, PERF203 - database unavailable; the next sweep tries again
+                work()
+            except Exception as error:  # noqa: BLE001, PERF203 - database unavailable; the next call tries again
                 if not self._queue.database.is_loss(error):
                     LOG.warning(notice("library.sweep_failed", error=safe_str(error)))
 
-    def _take_over(self, liveness: Liveness) -> None:
+    def _sweep(self, liveness: Liveness) -> None:
+        """Take over from dead workers; at longer intervals, finish what a dying process may have left."""
         self._ticker.take_over(liveness)
-        for run_id in self._queue.release_parked():
-            LOG.info(notice("library.run_released", run=run_id))
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + ANSWERED_SECONDS
+            for run_id in self._queue.runs.release():
+                LOG.info(notice("library.run_released", run=run_id))
             for run_id in self._queue.resume_answered():
                 LOG.info(notice("library.run_answered", run=run_id))
-        others = [other for other in self._queue.executors() if other != self.executor]
-        for executor in liveness.suspects(others):
-            with liveness.claim(executor) as is_dead:
-                for run_id in self._queue.hand_over(executor) if is_dead else ():
-                    LOG.warning(notice("library.run_handed_over", run=run_id, worker=executor))
+        for executor in liveness.suspects():
+            self._take_over(liveness, executor)
+
+    def _take_over(self, liveness: Liveness, executor: str) -> None:
+        with liveness.claim(executor) as is_dead:
+            for run_id in self._queue.hand_over(executor) if is_dead else ():
+                LOG.warning(notice("library.run_handed_over", run=run_id, worker=executor))
+
+    def _take_over_strays(self, liveness: Liveness) -> None:
+        """Take over the runs of executors that are not among the workers. This reads all running runs."""
+        known = {str(name) for (name,) in self._queue.database.rows("SELECT executor FROM @workers")}
+        for executor in sorted(self._queue.runs.running_by_worker().keys() - known):
+            self._take_over(liveness, executor)
 
     # -- dependencies ---------------------------------------------------------------------------
 
@@ -342,6 +429,16 @@ class Worker:
         if database.is_sqlite:
             return FileLiveness(database, self.executor)
         return PostgresLiveness(database, self.executor, self._lease)
+
+    async def _insist(self, work: Callable[..., Any], *values: Any) -> Any:
+        """Call a function in a thread, again while the database is unavailable, so that no run fails."""
+        while True:
+            try:
+                return await self._in_thread(work, *values)
+            except DurableError as error:
+                if not self._queue.is_away(error):
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
         return await self._loop.run_in_executor(self._threads, lambda: work(*values))

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.errors import MissingExtraError
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.lazy import lazy_exports
@@ -67,6 +67,7 @@ def create_app(
     folder: str | os.PathLike[str] | None = None,
     published: Published | None = None,
     deps: Callable[..., Any] | None = None,
+    executes: bool = True,
     **limits: Any,
 ) -> Any:
     """Create an ASGI application that serves agents. Run the application in a single process.
@@ -85,6 +86,7 @@ def create_app(
         published: Prompts and resources for MCP clients, in addition to the agents.
         deps: Factory for the `RunContext` dependencies, called once per attempt of a run; see
             `durable.Engine`.
+        executes: False to leave the runs of the engine to workers elsewhere.
         limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools`, `starters` and
             `grace`.
 
@@ -94,8 +96,22 @@ def create_app(
     """
     if importlib.util.find_spec("starlette") is None:
         raise MissingExtraError(notice("library.feature_server"), "server")
+    if database is None and not executes:
+        raise ConfigError(notice("library.server_needs_engine"))
     from pure_agent_loop.server.app import make_app
     from pure_agent_loop.server.settings import make_settings
 
     settings = make_settings(limits)
-    return make_app(agents, token, users, user_header, sessions, database, folder, settings, published, deps)
+    return make_app(
+        agents,
+        token,
+        users,
+        user_header,
+        sessions,
+        database,
+        folder,
+        settings,
+        published,
+        deps,
+        executes=executes,
+    )

@@ -87,6 +87,8 @@ def make_app(
     settings: Settings,
     published: Published | None = None,
     deps: Callable[..., Any] | None = None,
+    *,
+    executes: bool = True,
 ) -> Starlette:
     """Build the application. See `create_app` for the arguments."""
     named = _named(agents, checked_in_run("deps", deps))
@@ -102,7 +104,7 @@ def make_app(
 
         if sessions_at is not None:
             raise ConfigError("sessions and database conflict: the engine stores sessions in its database.")
-        engine = EngineWork(database, named, settings.grace)
+        engine = EngineWork(database, named, settings.grace, executes=executes)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

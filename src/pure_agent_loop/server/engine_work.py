@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.attempt import failed_with
 from pure_agent_loop.durable.client import POLL_SECONDS
 from pure_agent_loop.durable.database import Database, handovers
 from pure_agent_loop.durable.engine import Engine
+from pure_agent_loop.durable.health import measure
 from pure_agent_loop.durable.values import DurableError, TaskInfo
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.limits import PERSON
@@ -28,6 +29,7 @@ from pure_agent_loop.server.work import settings_of
 from pure_agent_loop.sessions import SessionStore, new_session_id
 from pure_agent_loop.sessions.questions import GivenAnswer
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.prometheus import Gauge
 
 if TYPE_CHECKING:
     from pure_agent_loop.durable.schedules.schedules import Schedules
@@ -36,16 +38,39 @@ LOG = logging.getLogger("pure_agent_loop.server")
 RETRY_SECONDS = 1.0  # seconds between two tries while the database is unavailable
 
 
+class FleetState(NamedTuple):
+    """State of a database with its workers.
+
+    Args:
+        tasks: The newest runs.
+        handovers: Number of handovers by run.
+        agents: Queue of each agent.
+        hosts: Host of each worker.
+        busy: Number of running runs by worker.
+        states: Number of runs by status.
+        gauges: Gauges of `durable.health`, with the depth of each queue.
+    """
+
+    tasks: list[TaskInfo]
+    handovers: dict[str, int]
+    agents: dict[str, str]
+    hosts: dict[str, str]
+    busy: dict[str, int]
+    states: dict[str, int]
+    gauges: dict[str, Gauge]
+
+
 class EngineWork:
     """Connects a hub to an engine.
 
     Args:
         agents: The agents by name, for the worker in this process.
         grace: Seconds that running tools get to finish when the server stops.
+        executes: Whether this process executes runs; otherwise, workers elsewhere do.
     """
 
-    def __init__(self, database: str, agents: Mapping[str, Agent], grace: float) -> None:
-        self._engine = Engine(database, agents=agents, grace=grace)
+    def __init__(self, database: str, agents: Mapping[str, Agent], grace: float, *, executes: bool) -> None:
+        self._engine, self._executes = Engine(database, agents=agents, grace=grace), executes
 
     @property
     def sessions(self) -> SessionStore:
@@ -62,23 +87,30 @@ class EngineWork:
         """The engine's schedules."""
         return self._engine.schedules
 
-    def fleet(
-        self, limit: int
-    ) -> tuple[list[TaskInfo], dict[str, str], dict[str, int], list[tuple[str, str]]]:
-        """Return the newest runs, the queue per agent, the number of handovers per run, and the workers with
-        their hosts.
+    def fleet(self, limit: int) -> FleetState:
+        """Return the newest runs, and the workers, queues and states of all runs.
 
         Raises:
             DurableError: The database is unavailable.
         """
-        queue, tasks = self._engine.queue, self._engine.tasks(limit=limit)
-        handover_counts = handovers(queue.database, [task.run_id for task in tasks])
-        workers = queue.database.rows("SELECT executor, host FROM @workers ORDER BY executor")
-        return tasks, queue.agents(), handover_counts, [(str(name), str(host)) for name, host in workers]
+        engine, queue = self._engine, self._engine.queue
+        tasks = engine.tasks(limit=limit)
+        return FleetState(
+            tasks,
+            handovers(queue.database, [task.run_id for task in tasks]),
+            queue.agents(),
+            {
+                str(name): str(host)
+                for name, host in queue.database.rows("SELECT executor, host FROM @workers")
+            },
+            queue.runs.running_by_worker(),
+            engine.counts(),
+            measure(queue.database),
+        )
 
     async def start(self) -> None:
-        """Start the worker."""
-        await asyncio.to_thread(self._engine.start)
+        """Start the worker; without one, register the agents for workers elsewhere."""
+        await asyncio.to_thread(self._engine.start if self._executes else self._engine.register)
 
     async def close(self) -> None:
         """Stop the worker; its unfinished runs go back to the queue."""

@@ -20,6 +20,7 @@ from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 
 GROUPS = ("day", "model", "session", "run", "step", "agent", "person", "schedule")
+METADATA = "metadata."  # followed by a key of the run's metadata: a group of its own
 COSTLY = ("run", "answer", "failure", "outcome")  # record types that hold expenses or their groups
 SCHEDULE = "schedule"  # key in a run's metadata: name of the schedule that started the run
 _NOTHING = TokenUsage.zero().to_dict()
@@ -117,6 +118,7 @@ def _names(
         "agent": str(run.get("agent") or ""),
         PERSON: str(metadata.get(PERSON) or ""),
         SCHEDULE: str(metadata.get(SCHEDULE) or ""),
+        **{f"{METADATA}{key}": str(value) for key, value in metadata.items()},
     }
 
 
@@ -218,8 +220,8 @@ def spending_of(store: SessionStore, day: str) -> Spending:
 
 
 def totals_by(group: str, expenses: Iterable[Expense]) -> dict[str, Total]:
-    """Return the sums of expenses by one of `GROUPS`, ordered by name."""
+    """Return the sums of expenses by one of `GROUPS` or ``metadata.KEY``, ordered by name."""
     totals: dict[str, Total] = {}
     for expense in expenses:
-        totals.setdefault(expense.names[group], Total()).add(expense)
+        totals.setdefault(expense.names.get(group, ""), Total()).add(expense)
     return dict(sorted(totals.items()))

@@ -15,7 +15,7 @@ from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import CommandOutput, money
 from pure_agent_loop.llm.prices import install, own_file, price_list
-from pure_agent_loop.sessions.cost import GROUPS, Total, expenses_of, totals_by
+from pure_agent_loop.sessions.cost import GROUPS, METADATA, Total, expenses_of, totals_by
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import one_line
 
@@ -30,10 +30,20 @@ examples:
 """
 
 
+class _Groups(tuple[str, ...]):
+    """Groups of expenses, those of metadata included, of which only the form is listed."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).startswith(METADATA)
+
+
 def add_cost(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     describe(parser, "Show what recorded runs cost, and manage the prices in use.", _EPILOG)
-    parser.add_argument("--by", choices=GROUPS, default="day", help="what to sum up (default: day)")
+    groups = _Groups((*GROUPS, f"{METADATA}KEY"))
+    parser.add_argument("--by", choices=groups, default="day", help="what to sum up (default: day)")
     moment = "2h (ago), or a local time: 2026-01-31T18:00"
     parser.add_argument(
         "--since", type=point_in_time, metavar="T", default=0.0, help=f"only from T on: {moment}"

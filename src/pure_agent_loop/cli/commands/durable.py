@@ -84,6 +84,9 @@ def add_submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--id", dest="run_id", metavar="ID", help="run ID; submitting it again does nothing")
     parser.add_argument("--session", metavar="ID", help="session to continue (default: a new one)")
     parser.add_argument("--priority", type=positive, metavar="N", help="1 or more; lower numbers run first")
+    parser.add_argument(
+        "--max-attempts", type=positive, metavar="N", help="attempts of a run that ends its process"
+    )
     parser.add_argument("--wait", action="store_true", help="wait for the answer and print it")
 
 
@@ -96,6 +99,7 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
             task,
             run_id=options.run_id,
             priority=options.priority,
+            max_attempts=options.max_attempts,
             session_id=options.session,
         )
         hint = notice("cli.durable_follow", run=f"{handle.run_id}{at_database(options.database)}")
@@ -195,6 +199,7 @@ def _show(options: argparse.Namespace, output: CommandOutput) -> int:
         "worker": info.worker,
         "created": moment(info.created),
         "updated": moment(info.updated),
+        "attempts": info.attempts,
         "steps": info.details.get("steps"),
         "tokens": info.details.get("tokens"),
         "cost": info.details.get("cost"),

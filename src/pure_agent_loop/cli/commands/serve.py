@@ -80,6 +80,11 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         help="run durably on sqlite:///PATH or postgresql://... (default: PAL_DATABASE)",
     )
     work.add_argument(
+        "--no-work",
+        action="store_true",
+        help="do not execute durable runs here; 'pal worker' processes do",
+    )
+    work.add_argument(
         "--folder", metavar="DIR", help="folder for the server's data (default: the data folder)"
     )
     work.add_argument(
@@ -157,6 +162,7 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         database=database,
         folder=options.folder,
         deps=load_deps(options.deps),
+        executes=not options.no_work,
         hosts=settings.hosts,
         origins=settings.origins,
         grace=settings.grace,

@@ -75,6 +75,13 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         help="seconds for running tools after SIGTERM (default: 20)",
     )
     parser.add_argument(
+        "--max-attempts",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="attempts of a run that ends its process (default: 3)",
+    )
+    parser.add_argument(
         "--health",
         type=_address,
         metavar="[ADDRESS:]PORT",
@@ -99,6 +106,7 @@ def _work(options: argparse.Namespace, output: CommandOutput) -> int:
         lease=options.lease,
         grace=options.grace,
         deps=load_deps(options.deps),
+        max_attempts=options.max_attempts,
     )
 
     health: HealthServer | None = None

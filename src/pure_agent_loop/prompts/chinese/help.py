@@ -412,6 +412,9 @@ MESSAGES = {
     "run durably on sqlite:///PATH or postgresql://... (default: PAL_DATABASE)": (
         "在 sqlite:///PATH 或 postgresql://... 上持久运行（默认：PAL_DATABASE）"
     ),
+    "do not execute durable runs here; 'pal worker' processes do": (
+        "不在此进程中执行持久运行，由 pal worker 进程执行"
+    ),
     "folder for the server's data (default: the data folder)": "服务器数据的文件夹（默认：数据文件夹）",
     "seconds for runs to finish after SIGTERM (default: 30)": "SIGTERM 之后留给运行完成的秒数（默认：30）",
     "JSON file of additional users": "其他用户的 JSON 文件",
@@ -463,6 +466,8 @@ MESSAGES = {
         "工作进程多少秒没有响应即视为已终止（默认：10）"
     ),
     "seconds for running tools after SIGTERM (default: 20)": "SIGTERM 之后留给运行中工具的秒数（默认：20）",
+    "attempts of a run that ends its process (default: 3)": "会使进程终止的运行的尝试次数（默认：3）",
+    "attempts of a run that ends its process": "会使进程终止的运行的尝试次数",
     "the task; piped text is its context": "任务；管道输入是其上下文",
     "agent that runs the task (default: default)": "运行任务的智能体（默认：default）",
     "run ID; submitting it again does nothing": "运行 ID；重复提交没有作用",

@@ -99,6 +99,10 @@ MESSAGES = {
     "run_answered": "运行 {run} 继续：其提问均已回答。",
     "run_returned": "运行 {run} 已退回其队列：此工作进程正在停止。",
     "run_taken": "运行 {run} 已被另一个工作进程接管。",
+    "run_repeated": "运行 {run}：自上次完成调用以来的第 {number} 次尝试（最多 {maximum} 次），"
+    "在此进程中单独执行。之前每次尝试都随其进程一起终止。",
+    "run_void": "运行 {run}：已批准的 {tool} 调用 {call_id} 没有执行（{reason}），因为代码已更改。",
+    "run_kills": "{attempts} 次没有进展的尝试都随其进程一起终止，最后一次在第 {step} 步",
     "run_handed_over": "已终止的工作进程 {worker} 的运行 {run} 将由另一个工作进程继续。",
     "run_locked": "运行 {run} 等待其会话：{reason}",
     "run_database": "运行 {run} 等待其数据库：{reason}",

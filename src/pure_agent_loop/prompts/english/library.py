@@ -105,6 +105,11 @@ MESSAGES = {
     "run_answered": "Run {run} resumes: all its questions are answered.",
     "run_returned": "Run {run} was returned to its queue: this worker stops.",
     "run_taken": "Run {run} was taken over by another worker.",
+    "run_repeated": "Run {run}: attempt {number} of {maximum} since its last finished call, alone in this "
+    "process. Each earlier one ended with its process.",
+    "run_void": "Run {run}: the approved call {call_id} of {tool} was not made ({reason}); "
+    "the code has changed.",
+    "run_kills": "{attempts} attempts without progress ended with their process, the last one in step {step}",
     "run_handed_over": "Run {run} of dead worker {worker} resumes on another worker.",
     "run_locked": "Run {run} waits for its session: {reason}",
     "run_database": "Run {run} waits for its database: {reason}",

@@ -213,25 +213,27 @@ async def _fleet(request: ApiRequest) -> Fleet:
     engine = request.service.engine
     if engine is None:
         raise HttpProblem(404, notice("library.server_needs_engine"))
-    tasks, agents, handovers, hosts = await asyncio.to_thread(engine.fleet, request.query.limit)
+    fleet = await asyncio.to_thread(engine.fleet, request.query.limit)
     queues: dict[str, list[str]] = {}
-    for agent, queue in sorted(agents.items()):
+    for agent, queue in sorted(fleet.agents.items()):
         queues.setdefault(queue, []).append(agent)
-    counts = Counter((task.agent, task.status) for task in tasks)
-    busy = Counter(task.worker for task in tasks if task.status == "running" and task.worker)
-    workers = {**dict.fromkeys(busy, ""), **dict(hosts)}  # an exited worker may still own runs
+    depth, running = (fleet.gauges.get(f"pal_queue_{name}", {}) for name in ("depth", "running"))
+    workers = {**dict.fromkeys(fleet.busy, ""), **fleet.hosts}  # an exited worker may still own runs
     return Fleet(
-        workers=[Working(name=name, host=host, runs=busy[name]) for name, host in sorted(workers.items())],
+        workers=[
+            Working(name=name, host=host, runs=fleet.busy.get(name, 0))
+            for name, host in sorted(workers.items())
+        ],
         queues=[
             QueueAbout(
                 name=name,
                 agents=members,
-                pending=sum(counts[agent, "pending"] for agent in members),
-                running=sum(counts[agent, "running"] for agent in members),
+                pending=int(depth.get((("queue", name),), 0)),
+                running=int(running.get((("queue", name),), 0)),
             )
             for name, members in queues.items()
         ],
-        states=dict(Counter(task.status for task in tasks)),
+        states=fleet.states,
         runs=[
             FleetRun.of(
                 task,
@@ -239,9 +241,9 @@ async def _fleet(request: ApiRequest) -> Fleet:
                 task=task.task[:_TASK],
                 state=task.status,
                 session=task.session_id,
-                handovers=handovers.get(task.run_id, 0),
+                handovers=fleet.handovers.get(task.run_id, 0),
             )
-            for task in tasks
+            for task in fleet.tasks
         ],
     )
 
