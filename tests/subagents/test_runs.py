@@ -295,7 +295,7 @@ def test_a_task_is_taken_up_again_with_its_history():
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (give("nobody"), "No agent 'nobody'"),
+        (give("nobody"), "agent: should be 'helper', 'other', got 'nobody'"),
         (give(prompt=" "), "empty"),
         (give(resume="helper-000000"), "No task 'helper-000000'"),
         (call("task_kill", task_id="x"), "No task 'x'"),

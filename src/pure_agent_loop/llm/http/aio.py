@@ -72,7 +72,7 @@ class AioTransport(PlainTransport):
         shared, answer = self._opened(), None
         post = partial(
             shared.session.post,
-            self._address if request.url is self.url else URL(request.url, encoded=True),
+            self._quoted(request.url),
             headers=request.headers,
             timeout=_timeout(request.timeouts, waits=shared.users >= CONNECTIONS),
             allow_redirects=False,
@@ -86,6 +86,13 @@ class AioTransport(PlainTransport):
             if answer is None:
                 await shared.release()
         return response.status, answer
+
+    def _quoted(self, url: str) -> URL:
+        """Return the URL of a request. A query, and the URL of a redirect, are quoted already."""
+        if url is self.url:
+            return self._address
+        is_own = url.startswith(f"{self.url}?")
+        return URL(f"{self._address}{url[len(self.url) :]}" if is_own else url, encoded=True)
 
     def _needs_fallback(self, error: Exception) -> bool:
         return isinstance(error, aiohttp.ClientResponseError) or is_unsendable(error)
