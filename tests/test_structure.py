@@ -53,7 +53,7 @@ LAYERS = [
         "ports",
         """
         llm.calls llm.response llm.wire llm.completions llm.failures llm.arguments llm.types llm.base
-        llm.tool_modes.recover
+        llm.waits llm.tool_modes.recover
         llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
         llm.tool_modes.client llm.tool_modes.choose llm.tool_modes.typed_answers
         output.form output.json_text output.wanted schema.build llm.tool_modes.examples

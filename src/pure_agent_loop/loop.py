@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import DEFAULT_SYSTEM_PROMPT, Agent
 from pure_agent_loop.cancel import CancelToken
@@ -31,6 +31,9 @@ from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.support.text import names_options
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
+
+if TYPE_CHECKING:
+    from pure_agent_loop.explain import Explanation
 
 DEFAULT_MAX_STEPS = 15
 
@@ -184,10 +187,7 @@ class ReactLoop:
             LLMError: When awaited: the model could not be reached or rejected the request.
             ConfigError: When awaited or iterated: the run was already started.
         """
-        if system_prompt is DEFAULT_SYSTEM_PROMPT:
-            system_prompt = self._kit.prompts.system_prompt
-        run_input = RunInput(task, messages, system_prompt)
-        kit = self._kit.replace(redactor=self._kit.redactor and self._kit.redactor.for_run())
+        kit, run_input = self._input(task, system_prompt, messages)
         if self._session_id is None:
             state, kit = begin(kit, run_input)
         else:
@@ -197,3 +197,32 @@ class ReactLoop:
             state, kit = begin_in_session(kit, run_input, default_store(), self._session_id)
         self._last = LoopRun(Run(state, kit))
         return self._last
+
+    def explain(
+        self,
+        task: str,
+        system_prompt: str = DEFAULT_SYSTEM_PROMPT,
+        messages: list[Message] | None = None,
+    ) -> Explanation:
+        """Show the first request `run` would send for a task, and its limits. Nothing is sent.
+
+        Args:
+            task: Task text.
+            system_prompt: Leading system message; see `run`.
+            messages: History to continue; see `run`.
+
+        Raises:
+            ConfigError: `task` is not a string.
+            HistoryError: `messages` is not a list of messages.
+            LLMError: The request could not be sent in this `tool_mode`.
+        """
+        from pure_agent_loop.explain import explain
+
+        return explain(*begin(*self._input(task, system_prompt, messages)))
+
+    def _input(self, task: str, system_prompt: str, messages: list[Message] | None) -> tuple[Kit, RunInput]:
+        """Return the kit and the input of a run."""
+        if system_prompt is DEFAULT_SYSTEM_PROMPT:
+            system_prompt = self._kit.prompts.system_prompt
+        kit = self._kit.replace(redactor=self._kit.redactor and self._kit.redactor.for_run())
+        return kit, RunInput(task, messages, system_prompt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from tests.cli.conversations import Held, idle, leave, said
 from tests.cli.screens import ENTER
 from tests.cli.test_cli_chat import DOT
 
+from llm_client_conformance import ScriptedServer as RawServer
+from llm_client_conformance import status
 from pure_agent_loop.cli.chat.pasted import dropped_files
 from pure_agent_loop.cli.chat.styling import theme_of
 from pure_agent_loop.cli.one_run import code_of
@@ -313,3 +316,15 @@ def test_functions_of_a_file_are_tools(pal, tmp_path, tools):
         assert [each["function"]["name"] for each in first["tools"]][-2:] == ["area", "erase"]
         assert second["messages"][-1]["content"] == "42"
         assert pal(*options, "Erase it.").returncode == 4  # not marked read_only: a person is asked
+
+
+@pytest.mark.parametrize("options", [(), ("-q",), ("--output-format", "json")])
+def test_answer_when_it_is_only_a_picture_is_named_on_standard_error(pal, options):
+    url = f"data:image/png;base64,{base64.b64encode(DOT).decode()}"
+    message = {"content": None, "images": [{"type": "image_url", "image_url": {"url": url}}]}
+    whole = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})
+    with RawServer([status(200, text=whole)]) as server:
+        pal.use(server)
+        done = pal("run", *options, "Draw a dot.")
+    assert done.returncode == 0, done.stderr
+    assert "The answer has pictures or sounds (1), not shown here. In Python: result.media." in done.stderr

@@ -144,6 +144,21 @@ async def test_if_all_fail_the_error_that_may_pass_is_raised_else_the_last(first
     assert raised.value.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("waits", "expected"),
+    [(("40", "5"), 5), (("5", "40"), 5), (("40", None), None), ((None, "5"), 5), (("5", None), 5)],
+)
+@in_a_loop
+async def test_least_wait_counts_when_all_models_fail(waits, expected):
+    first, second = (status(429, "slow", headers={"retry-after": w} if w else None) for w in waits)
+    with ScriptedServer([first]) as one, ScriptedServer([second]) as other:
+        models = pair(one, other, clock=FakeClock())
+        with pytest.raises(LLMError) as raised:
+            await models.chat(USER)
+        await models.aclose()
+    assert raised.value.retry_after == expected
+
+
 @in_a_loop
 async def test_a_request_that_is_too_long_is_not_passed_on():
     too_long = status(400, "maximum context length is 10 tokens")

@@ -124,3 +124,14 @@ async def test_repaired_history_is_reported():
     with ScriptedLLM(["ok"]) as llm:
         events = [e async for e in ReactLoop(llm).run("go", messages=[{"role": "tool", "content": "x"}])]
     assert "became a user message" in of_type(events, E.NOTICE)[0].content
+
+
+async def test_explain_when_a_loop_runs_then_shows_its_first_request():
+    past = [{"role": "user", "content": "before"}, {"role": "assistant", "content": "yes"}]
+    with ScriptedLLM(["done"]) as llm:
+        loop = ReactLoop(llm, [add], max_steps=3)
+        shown = loop.explain("go", system_prompt="Be brief.", messages=past)
+        assert not llm.requests
+        await loop.run("go", system_prompt="Be brief.", messages=past)
+    assert shown.request["messages"] == llm.requests[0].messages
+    assert (list(shown.permissions), shown.limits["max_turns"]) == (["add"], 3)

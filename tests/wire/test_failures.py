@@ -34,7 +34,8 @@ from llm_client_conformance.faults import (
     unavailable,
 )
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.failures import parse_retry_after, translate_error
+from pure_agent_loop.llm.failures import translate_error
+from pure_agent_loop.llm.waits import parse_retry_after
 
 from .talk import WAYS, client_of, get_answer, get_error
 

@@ -93,6 +93,8 @@ class OneRun:
             self._outcome.output = output = prepared.result().output
             done = self._outcome.stop_reason == "completed"
             self._outcome.content = json.dumps(output, ensure_ascii=False) if done else ""
+        if count := len(prepared.result().media):
+            self._output.info(user_text("cli.media_answer", count=count))
         self._end(time.monotonic() - begun)
         return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
 

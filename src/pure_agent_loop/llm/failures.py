@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-import re
 import sys
-import time
 from collections.abc import Mapping
-from datetime import timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.addresses import proxy_for
+from pure_agent_loop.llm.waits import Headers, fields_of, named_wait, wait_in_body
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import as_sentence, safe_str, shorten
 
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.support.secrets.redaction import Redactor
 
 MESSAGE_CHARS = 500
+_QUOTA_IDS = ("quotaid", "quota-limit")  # of Google's ``QuotaFailure`` and ``ErrorInfo``, see `fields_of`
 TRANSPORT_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "ssl", "aiohttp")
 _HINTS: dict[ErrorKind, str] = {
     "auth": " Check the API key.",
@@ -42,17 +41,11 @@ _OVERFLOW = lazy_pattern(
     r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
     r"|exceeds the limit of \d+ tokens"
 )
-_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # a rate limit, not an empty account
+_STATUS = lazy_pattern("[1-5][0-9][0-9]")
+_DAILY = lazy_pattern(r"per[ _-]?day")
+_SHORT = lazy_pattern(r"per[ _-]?(second|minute|hour)")
 _RATE = lazy_pattern(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
 _BUSY = lazy_pattern(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
-
-
-class Headers(Protocol):
-    """Response headers with case-insensitive names."""
-
-    def get(self, name: str, default: str, /) -> str:
-        """Return a header, or the default."""
-        ...
 
 
 class UnsendableError(Exception):
@@ -180,63 +173,40 @@ def _unsent_error(error: Exception, base_url: str) -> LLMError:
 def _status_error(
     error: Exception, status: int, details: object, headers: Headers, base_url: str, model: str
 ) -> LLMError:
-    message, codes = read_error(details)
-    kind = classify(status, message, " ".join(codes))
+    message, kind, wait = _read(details, status, headers)
     return LLMError(
         f"{base_url} rejected the request for model {model!r} "
         f"with status {status}: {_with_hint(message, _HINTS.get(kind, ''))}",
         error,
         kind=kind,
         status=status,
-        retry_after=parse_retry_after(headers),
+        retry_after=wait,
         said=message,
     )
-
-
-def parse_retry_after(headers: Headers) -> float | None:
-    """Return the seconds in ``Retry-After-Ms`` or ``Retry-After``, which may be an HTTP date.
-
-    None if it is missing, not a number, negative, infinite or a past date (clocks differ).
-
-    Source: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after
-    """
-    text = headers.get("retry-after", "")
-    seconds = _number(headers.get("retry-after-ms", ""))
-    if seconds is not None:
-        return seconds / 1000
-    seconds = _number(text)
-    if seconds is not None:
-        return seconds
-    import email.utils  # rarely needed
-
-    try:
-        date = email.utils.parsedate_to_datetime(text)
-        date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
-        return _wait(date.timestamp() - time.time())
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return _wait(float(text))
-    except ValueError:
-        return None
-
-
-def _wait(seconds: float) -> float | None:
-    return seconds if 0 <= seconds < math.inf else None
 
 
 # -- what a server says in place of a response -----------------------------------------------------------
 
 
-def error_from_body(error: object) -> LLMError:
-    """Convert an error object sent in place of a response (with status 200, or inside a stream)."""
-    message, codes = read_error(error)
-    status = next((int(code) for code in codes if re.fullmatch("[1-5][0-9][0-9]", code)), None)
-    kind = classify(status, message, " ".join(codes))
-    return LLMError(f"The server reported an error: {message}", kind=kind, status=status, said=message)
+def error_from_body(error: object, statuses: Mapping[str, int] = MappingProxyType({})) -> LLMError:
+    """Convert an error object sent in place of a response (with status 200, or inside a stream).
+
+    Args:
+        statuses: HTTP status of each code that is not a status itself.
+    """
+    codes = read_error(error)[1]
+    numbers = (statuses.get(code) or (int(code) if _STATUS.fullmatch(code) else None) for code in codes)
+    status = next(filter(None, numbers), None)
+    message, kind, wait = _read(error, status, {})
+    text = f"The server reported an error: {message}"
+    return LLMError(text, kind=kind, status=status, retry_after=wait, said=message)
+
+
+def _read(details: object, status: int | None, headers: Headers) -> tuple[str, ErrorKind, float | None]:
+    """Return the message of an error, its kind, and the wait that its response names."""
+    message, codes = read_error(details)
+    kind = classify(status, message, " ".join(codes), details)
+    return message, kind, named_wait(headers, details, is_rate_limit=kind == "rate_limit")
 
 
 def read_error(error: object) -> tuple[str, list[str]]:
@@ -253,13 +223,22 @@ def read_error(error: object) -> tuple[str, list[str]]:
     if isinstance(field, str) and field and field not in message:
         message = f"{message} (field: {field[:100]})"
     codes = [safe_str(error[key])[:100] for key in ("code", "status", "type") if error.get(key)]
+    codes += [text[:100] for name, text in fields_of(error.get("details")) if name in _QUOTA_IDS]
     return shorten(message, MESSAGE_CHARS), codes
 
 
-def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
-    """Classify an error by its HTTP status and message."""
-    words = f"{code} {message}".lower()
-    if (status is None or 400 <= status < 500) and _QUOTA.search(words) and not _TRY_LATER.search(words):
+def classify(status: int | None, message: str, code: str = "", details: object = None) -> ErrorKind:
+    """Classify an error by its HTTP status, message and codes.
+
+    Args:
+        code: Codes and quota ids. The ids of Google name the period: a quota for a day is used up.
+        details: The whole error. If it names a wait, the account is not empty.
+    """
+    words, codes = f"{code} {message}".lower(), code.lower()
+    if status in (None, 429) and _DAILY.search(codes):
+        return "quota"
+    is_quota = (status is None or 400 <= status < 500) and _QUOTA.search(words) and not _SHORT.search(codes)
+    if is_quota and wait_in_body(details or message) is None:
         return "quota"
     if status != 429 and _OVERFLOW.search(words) and not _RATE.search(words):
         return "context_overflow"

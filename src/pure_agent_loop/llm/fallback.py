@@ -212,10 +212,10 @@ class Fallback(StreamingClient):
             kwargs: Request options.
 
         Raises:
-            LLMError: Every model failed; this is the first error that another attempt may avoid, else the
-                last error.
+            LLMError: Every model failed; this is the error of the model that is ready soonest, of those that
+                another attempt may reach, else the last error.
         """
-        written, change, failures = "", "", list[Exception]()
+        written, change, failures = "", "", list[tuple[float, Exception]]()
         order = self._order()
         for number, member in enumerate(order):
             client, following = member.client, order[number + 1 :]
@@ -233,13 +233,13 @@ class Fallback(StreamingClient):
             except Exception as error:
                 if not isinstance(error, LLMError) and not is_transient(error):
                     raise
-                failures.append(error)
                 if (spent := attempt.spent(error)) is not None:
                     yield Delta(spent=spent)
                 if self._note_failure(member, error) in _NOT_FOR_OTHERS:
                     raise
+                failures.append((member.cooldown.ready_at, error))
                 if not following:
-                    raise next(filter(is_transient, failures), error) from error
+                    raise _soonest(failures) from error
                 reason = one_line(safe_str(error))
                 written += attempt.text
                 happened = "model_failed_midway" if written else "model_failed"
@@ -277,6 +277,12 @@ class Fallback(StreamingClient):
         ready = [member for member in self._members if member.cooldown.ready_at <= now]
         cooling = [member for member in self._members if member.cooldown.ready_at > now]
         return ready + sorted(cooling, key=lambda member: member.cooldown.ready_at)
+
+
+def _soonest(failures: list[tuple[float, Exception]]) -> Exception:
+    """Return the transient error of the model that is ready soonest; the last error if none is transient."""
+    transient = [failure for failure in failures if is_transient(failure[1])]
+    return min(transient or failures[-1:], key=lambda failure: failure[0])[1]
 
 
 def _moved(delta: Delta, start: int) -> Delta:

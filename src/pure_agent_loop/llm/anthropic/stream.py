@@ -310,9 +310,6 @@ def _transformed(message: JsonFields) -> Iterator[Delta]:
 
 def error_of(event: JsonFields) -> LLMError:
     """Return the error that a server sent in place of a response."""
-    from pure_agent_loop.llm.failures import classify, read_error  # loaded only after a failure
+    from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 
-    message, codes = read_error(event.get("error") or event)
-    status = next((_STATUSES[code] for code in codes if code in _STATUSES), None)
-    kind = classify(status, message, " ".join(codes))
-    return LLMError(f"The server reported an error: {message}", kind=kind, status=status, said=message)
+    return error_from_body(event.get("error") or event, _STATUSES)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.failures import (
-    Headers,
     RedirectedError,
     RefusedError,
     UnansweredError,
     UnsendableError,
 )
+from pure_agent_loop.llm.waits import Headers
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.secrets.redaction import shown_url
 

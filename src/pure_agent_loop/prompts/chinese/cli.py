@@ -52,6 +52,7 @@ MESSAGES = {
     "no_task": '未给出任务。给出任务：pal {command} "你的问题"（或用管道传入）。',
     "type_task": "请输入任务，然后按 Ctrl-D",
     "reading_input": "正在读取标准输入直到结束，作为上下文（没有内容？请加上 </dev/null）",
+    "media_answer": "回答含有图片或声音（{count} 个），此处不显示。可在 Python 中用 result.media 获取。",
     "footer": "{reason}，{steps}，{tokens}{seconds} 秒",
     "one_step": "{count:,} 步",
     "more_steps": "{count:,} 步",

@@ -52,6 +52,7 @@ MESSAGES = {
     "no_task": 'No task given. To give one: pal {command} "your question" (or pipe it in).',
     "type_task": "type the task, then press Ctrl-D",
     "reading_input": "reading the context from standard input to its end (none to give? add: </dev/null)",
+    "media_answer": "The answer has pictures or sounds ({count}), not shown here. In Python: result.media.",
     "footer": "{reason}, {steps}, {tokens}{seconds} s",
     "one_step": "{count:,} step",
     "more_steps": "{count:,} steps",
