@@ -40,6 +40,7 @@ LAYERS = [
         prompts.values prompts.english prompts.chinese prompts.frames
         support.images support.globs support.prose support.secrets.decoded support.variables
          support.prometheus support.repository support.control support.screen support.quoted_paths
+        support.inflate
         """,
     ),
     (
@@ -52,6 +53,7 @@ LAYERS = [
     (
         "ports",
         """
+        llm.bounds
         llm.calls llm.response llm.wire llm.completions llm.failures llm.arguments llm.types llm.base
         llm.waits llm.tool_modes.recover
         llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
@@ -94,7 +96,7 @@ LAYERS = [
         result runs runs.run support.portal runs.options runs.stream runs.tracing conversation explain
         runs.settings
         runs.together runs.current_run runs.handoff agent_options agent ai_client loop
-        llm.http.plain llm.http.httpx llm.http.choice
+        llm.http.bodies llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
         llm.http_client llm.learning
         llm.anthropic.client llm.anthropic.clouds llm.gemini.client llm.responses.client llm.fallback local

@@ -6,7 +6,7 @@ from pure_agent_loop import Agent, Budget, EventType, RetryConfig
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.response import Assembler
 from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.testing import ScriptedLLM, answer, deltas
+from pure_agent_loop.testing import ScriptedLLM, answer, call, deltas
 
 LONG = "word " * 2_000
 WRONG = {
@@ -26,6 +26,16 @@ def test_a_report_that_cannot_be_right_is_estimated_with_a_notice(name):
     assert budget.tokens >= result.usage.total_tokens
     notices = [event.data["message"] for event in result.events if event.type is EventType.NOTICE]
     assert any("estimated" in text for text in notices)
+
+
+def test_a_report_too_small_for_the_arguments_of_a_call_is_estimated():
+    def keep(text: str) -> str:
+        return str(len(text))
+
+    script = [answer(call("keep", text=LONG), usage=WRONG["too few for the text"]), "done"]
+    result = Agent(llm=ScriptedLLM(script), tools=[keep]).run("x")
+    assert result.usage.estimated
+    assert result.usage.completion_tokens > 1_000
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,7 @@ class Attempts(ABC):
         """Return a response with its cost, because prices change."""
         if (known := response.usage) is not None and (
             known.prompt_tokens < 0
+            or response.tool_calls  # with arguments
             or (known.completion_tokens + 1) * LONGEST_TOKEN
             < len(response.content or "") + len(response.reasoning_content or "")
         ):

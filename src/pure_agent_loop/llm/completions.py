@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.bounds import check_size
 from pure_agent_loop.llm.extra import CALL_FIELDS, FUNCTION_FIELDS, MESSAGE_FIELDS, extra_of, extra_of_call
 from pure_agent_loop.llm.values import CLOSED, NOTHING, Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.llm.wire import BOM, SSEDecoder, parse_json, unreadable, web_page
@@ -36,7 +37,7 @@ class BodyReader:
         self.is_done = False  # the response is complete; ignore the rest
         self._labelled_html = "html" in content_type.lower()
         self._kind = ""  # "events" or "document", once detected
-        self._document: list[bytes] = []
+        self._document = bytearray()
         self._decoder = SSEDecoder()
         self._choice: int | None = None  # index of the choice to read, if a server sends several
         self._others: OtherChoices | None = None
@@ -53,7 +54,8 @@ class BodyReader:
             data = data.lstrip(_WHITE + BOM)  # leading white space may come in pieces
             self._kind = self._detect_kind(data)
         if self._kind == "document":
-            self._document.append(data)
+            check_size(len(self._document) + len(data), "response")
+            self._document += data
         elif self._kind and not self.is_done:
             return self._read(self._decoder.feed(data))
         return ()
@@ -61,7 +63,7 @@ class BodyReader:
     def close(self) -> Iterable[Delta]:
         """Return the buffered deltas at the end of the body. Raises the errors of `feed`."""
         if self._kind == "document":
-            data = parse_json(b"".join(self._document))
+            data = parse_json(bytes(self._document))
             return (parse_completion(data)._replace(raw=data),)
         return () if self.is_done else itertools.chain(self._read(self._decoder.flush()), self._last())
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.bounds import check_size
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.llm.wire import SSEDecoder, parse_json, split_array, web_page
 from pure_agent_loop.support.text import shorten
@@ -42,7 +43,7 @@ class ProtocolReader(ABC):
         self.is_document = False
         self.is_done = False  # the response is complete; the rest of the body is ignored
         self._has_begun = False
-        self._document: list[bytes] = []
+        self._document = bytearray()
         self._decoder: Decoder = SSEDecoder()
 
     def feed(self, data: bytes) -> Iterator[Delta]:
@@ -57,14 +58,15 @@ class ProtocolReader(ABC):
                 raise web_page()
             self.is_document = self.is_document or data.lstrip()[:1] in (b"{", b"[")
         if self.is_document:
-            self._document.append(data)
+            check_size(len(self._document) + len(data), "response")
+            self._document += data
             return
         yield from self._read(self._decoder.feed(data))
 
     def close(self) -> Iterator[Delta]:
         """Yield the last deltas at the end of the body. Raises the errors of `feed`."""
         if self.is_document:
-            *chunks, whole = split_array(b"".join(self._document))  # some send a stream as one array
+            *chunks, whole = split_array(bytes(self._document))  # some send a stream as one array
             yield from self._read(chunks)
             yield from _guarded(self._whole, whole, "response")
             return

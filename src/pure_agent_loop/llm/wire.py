@@ -5,6 +5,8 @@ Unreadable data raises `LLMError` and is never skipped: no part of a response ma
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from jiter import from_json
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
+from pure_agent_loop.llm.bounds import MAX_PART_BYTES, check_size
 from pure_agent_loop.support.text import safe_str, shorten
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ class SSEDecoder:
     """
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []  # pieces of an incomplete event
+        self._rest = bytearray()  # an incomplete event
         self._after_cr = False
         self._at_start = True
 
@@ -59,23 +62,26 @@ class SSEDecoder:
         if not data:
             return []
         if self._rest:
-            if (self._rest[-1][-1:] + data).find(b"\n\n") < 0:
-                self._rest.append(data)
+            if (self._rest[-1:] + data).find(b"\n\n") < 0:
+                check_size(len(self._rest) + len(data), "event")
+                self._rest += data
                 return []
-            data = b"".join([*self._rest, data])
+            data = bytes(self._rest) + data
         *events, rest = data.split(b"\n\n")
-        self._rest = [rest] if rest else []
+        if len(data) > MAX_PART_BYTES:
+            check_size(max(map(len, [*events, rest])), "event")
+        self._rest = bytearray(rest)
         return events
 
     def flush(self) -> list[bytes]:
         """Return the last event, if no empty line closed it."""
-        rest, self._rest = b"".join(self._rest), []
+        rest, self._rest = bytes(self._rest), bytearray()
         return self._payload(rest)
 
     def _payload(self, event: bytes) -> list[bytes]:
         """Return the payload of an event, if it has one."""
         lines: list[bytes] = []
-        for line in filter(None, event.split(b"\n")):
+        for line in filter(None, map(bytes.rstrip, io.BytesIO(event), itertools.repeat(b"\n"))):
             field, _, value = (line.removeprefix(BOM) if self._at_start else line).partition(b":")
             self._at_start = False
             if field == b"data":

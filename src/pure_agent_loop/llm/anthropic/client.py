@@ -17,7 +17,9 @@ from pure_agent_loop.llm.anthropic.request import (
 )
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.base import with_server_tools
+from pure_agent_loop.llm.bounds import MAX_PART_BYTES
 from pure_agent_loop.llm.histories import WrittenHistories
+from pure_agent_loop.llm.http.bodies import read_whole
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.learning import RequestAttempt
@@ -118,12 +120,9 @@ class AnthropicClient(ProtocolClient):
             sent = _with_betas(kwargs, request.betas)
             response = await (await counter.transport()).post(encode_body(body), sent)
             try:
-                data = b""
-                while piece := await response.read():
-                    data += piece
+                answer = parse_json(await read_whole(response.read, "response", MAX_PART_BYTES))
             finally:
                 await response.aclose()
-            answer = parse_json(data)
         except Exception as error:  # noqa: BLE001 - raised below
             raise self._as_llm_error(error)  # noqa: B904 - its cause is set
         finally:

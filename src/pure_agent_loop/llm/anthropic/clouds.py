@@ -354,6 +354,9 @@ class AmazonEvents:
             for message in self._buffer:
                 if payload := _payload_of(message.headers, message.payload):
                     yield payload
+        except self._stream.InvalidPayloadLength as error:  # the library has a bound
+            said = f"The server sent an event that is too large: {error}"
+            raise LLMError(said, kind="bad_request") from error
         except (self._stream.ParserError, ValueError, TypeError, AttributeError, KeyError) as error:
             raise LLMError("The server sent a damaged event stream.", kind="incomplete") from error
 

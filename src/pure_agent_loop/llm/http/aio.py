@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import select
 import sys
 import weakref
@@ -16,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.llm.failures import RefusedError
+from pure_agent_loop.llm.http.bodies import packed_body
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
@@ -59,6 +58,7 @@ class AioTransport(PlainTransport):
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self.headers,
+                auto_decompress=False,
                 max_line_size=MAX_HEADER_BYTES,
                 max_field_size=MAX_HEADER_BYTES,
             )
@@ -71,7 +71,8 @@ class AioTransport(PlainTransport):
             await self._close()
         shared, answer = self._opened(), None
         post = partial(
-            shared.session.post,
+            shared.session.request,
+            request.method,
             self._quoted(request.url),
             headers=request.headers,
             timeout=_timeout(request.timeouts, waits=shared.users >= CONNECTIONS),
@@ -80,7 +81,7 @@ class AioTransport(PlainTransport):
         shared.users += 1
         try:
             is_large = len(request.body) >= LARGE
-            response = await (_post_in_pieces(request, post) if is_large else post(data=request.body))
+            response = await (_post_in_pieces(request, post) if is_large else post(data=request.body or None))
             answer = _Response(response, shared)
         finally:
             if answer is None:
@@ -96,24 +97,6 @@ class AioTransport(PlainTransport):
 
     def _needs_fallback(self, error: Exception) -> bool:
         return isinstance(error, aiohttp.ClientResponseError) or is_unsendable(error)
-
-    async def _read(self, answer: HttpResponse) -> bytes:
-        assert isinstance(answer, _Response)
-        return await answer.response.read()
-
-    async def get(self, url: str, seconds: float) -> Any:
-        """See `Transport`."""
-        timeout = _timeout(HttpTimeouts(seconds, seconds))
-        shared = self._opened()
-        shared.users += 1
-        try:
-            async with shared.session.get(url, timeout=timeout, allow_redirects=False) as response:
-                data = await response.read()
-                if response.status != 200:
-                    raise RefusedError(response.status, data, response.headers)
-                return json.loads(data)
-        finally:
-            await shared.release()
 
     async def _close(self) -> None:
         shared, self._shared = self._shared, None
@@ -238,7 +221,8 @@ class _Response:
 
     def __init__(self, response: aiohttp.ClientResponse, shared: _SharedSession) -> None:
         self.response, self.headers = response, response.headers
-        self.read = response.content.readany
+        self._packed = packed_body(response.headers, response.content.readany)
+        self.read = response.content.readany if self._packed is None else self._packed.read
         self._shared: _SharedSession | None = shared
 
     @property
@@ -249,7 +233,8 @@ class _Response:
     def buffered(self) -> bytes:
         """See `HttpResponse`. aiohttp keeps the bytes before a failure but has no public API for them."""
         kept = getattr(self.response.content, "_read_nowait", None)
-        return b"" if kept is None else kept(-1)
+        data = b"" if kept is None else kept(-1)
+        return data if self._packed is None else self._packed.unpack(data)
 
     async def aclose(self) -> None:
         """See `HttpResponse`."""

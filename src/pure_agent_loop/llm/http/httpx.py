@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import os
 import ssl
 from collections import deque
@@ -19,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
-from pure_agent_loop.llm.failures import RedirectedError, RefusedError
+from pure_agent_loop.llm.bounds import MAX_ERROR_BYTES, MAX_PART_BYTES
+from pure_agent_loop.llm.failures import RedirectedError
+from pure_agent_loop.llm.http.bodies import CODINGS, packed_body, read_whole
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
@@ -157,14 +158,22 @@ class HttpxResponse:
 
     def __init__(self, response: library.Response) -> None:
         self.response, self.headers = response, response.headers
-        stream, is_packed = response.stream, "content-encoding" in response.headers
-        # Without compression, the raw stream saves two generators per piece.
-        pieces = aiter(stream) if isinstance(stream, _Body) and not is_packed else response.aiter_bytes()
+        stream, is_read = (
+            response.stream,
+            response.is_stream_consumed,
+        )  # a user's HTTP client may have read it
+        # The stream itself saves two generators per piece.
+        pieces = aiter(stream) if isinstance(stream, _Body) else response.aiter_raw()
+        pieces = response.aiter_bytes() if is_read else pieces
         assert isinstance(pieces, AsyncGeneratorType)  # for aclose()
         self._pieces = pieces
+        self._packed = None if is_read else packed_body(response.headers, self._read_raw)
 
     async def read(self) -> bytes:
         """See `HttpResponse`."""
+        return await (self._read_raw() if self._packed is None else self._packed.read())
+
+    async def _read_raw(self) -> bytes:
         return await anext(self._pieces, b"")
 
     def buffered(self) -> bytes:
@@ -230,7 +239,7 @@ class DirectTransport(PlainTransport):
         if len(body) >= LARGE:
             fields, content = {**fields, "content-length": str(len(body))}, _pieces(body)
         sent = library.Request(
-            "POST",
+            request.method,
             self._address if request.url is self.url else library.URL(request.url),
             headers=fields,
             content=content,
@@ -246,20 +255,6 @@ class DirectTransport(PlainTransport):
             raise TimeoutError(str(error)) from error
         except library.LocalProtocolError as error:
             raise ValueError from error
-
-    async def _read(self, answer: HttpResponse) -> bytes:
-        assert isinstance(answer, HttpxResponse)
-        return await answer.response.aread()
-
-    async def get(self, url: str, seconds: float) -> Any:
-        """See `Transport`."""
-        timeout = _timeout(HttpTimeouts(seconds, seconds))
-        request = library.Request("GET", url, headers=self._fields, extensions={"timeout": timeout})
-        response = await self._answered(request)
-        data = await response.aread()
-        if response.status_code != 200:
-            raise RefusedError(response.status_code, data, response.headers)
-        return json.loads(data)
 
     async def _close(self) -> None:
         await self._sender.aclose()
@@ -308,6 +303,8 @@ class SdkTransport:
                 proxied = has_proxy(settings["base_url"])
                 own = {} if proxied else {"transport": StackedTransport(tls_for("https"))}
                 settings["http_client"] = DefaultAsyncHttpxClient(**own)
+            if hasattr(settings["http_client"], "send"):
+                settings["http_client"] = _BoundedClient(settings["http_client"])
             client = AsyncOpenAI(**settings)
             client._platform = "Unknown"  # else the SDK runs `uname` from the PATH
         except (OpenAIError, TypeError, ValueError, ImportError, library.InvalidURL) as error:
@@ -357,6 +354,42 @@ class SdkTransport:
     async def close(self) -> None:
         """See `Transport`."""
         await self._client.close()
+
+
+class _Bounded:
+    """An HTTP client of the SDK, whose bodies of errors and documents are read up to their bounds.
+
+    The SDK reads them whole. A stream of events is bounded by its reader.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._own = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+        """Send a request as the client does. Raises also the errors of `read_whole`."""
+        offered = request.headers.get("accept-encoding", "").split(",")
+        readable = [coding for coding in map(str.strip, offered) if coding.partition(";")[0] in CODINGS]
+        request.headers["accept-encoding"] = ", ".join(readable) or CODINGS[-1]
+        response = await self._own.send(request, stream=True, **options)
+        if stream and response.is_success:
+            return response
+        status, answer = response.status_code, HttpxResponse(response)
+        what, limit = "response", MAX_PART_BYTES
+        if not response.is_success:
+            what, limit = f"response with status {status}", MAX_ERROR_BYTES
+        try:
+            content = await read_whole(answer.read, what, limit)
+        finally:
+            await answer.aclose()
+        headers = [field for field in response.headers.multi_items() if field[0] != "content-encoding"]
+        return type(response)(status, headers=headers, content=content, request=response.request)
+
+
+# The SDK checks the class.
+_BoundedClient: Any = type("_BoundedClient", (_Bounded,), {"__class__": property(lambda own: type(own._own))})
 
 
 def _request_options(options: Options) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import urllib.parse
 from abc import ABC, abstractmethod
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.bounds import MAX_ERROR_BYTES, MAX_PART_BYTES
 from pure_agent_loop.llm.failures import (
     RedirectedError,
     RefusedError,
     UnansweredError,
     UnsendableError,
 )
+from pure_agent_loop.llm.http.bodies import CODINGS, read_whole
 from pure_agent_loop.llm.waits import Headers
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.secrets.redaction import shown_url
@@ -92,12 +95,13 @@ class HttpTimeouts(NamedTuple):
 
 
 class PlainRequest(NamedTuple):
-    """One request. Headers of None mean the transport's headers."""
+    """One request. Headers of None mean the transport's headers; `body` is sent by the method POST only."""
 
     url: str
     body: bytes
     timeouts: HttpTimeouts
     headers: Mapping[str, str] | None = None
+    method: str = "POST"
 
 
 class PlainTransport(ABC):
@@ -121,7 +125,7 @@ class PlainTransport(ABC):
         self.headers = {
             **settings.get("auth_headers", {"authorization": f"Bearer {key}"}),
             "accept": "application/json",
-            "accept-encoding": "gzip, deflate",
+            "accept-encoding": ", ".join(CODINGS[:2]),
             "content-type": "application/json",
             "user-agent": f"pure-agent-loop/{__version__}",
             **_lowered(settings.get("default_headers") or {}),
@@ -136,17 +140,9 @@ class PlainTransport(ABC):
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
         """Send a request; return status and response, also a redirect. Raises the library's errors."""
 
-    @abstractmethod
-    async def _read(self, answer: HttpResponse) -> bytes:
-        """Return the whole body of a response."""
-
     def _needs_fallback(self, _: Exception) -> bool:
         """Return True for an error that the SDK may avoid; then later requests use the fallback."""
         return False
-
-    @abstractmethod
-    async def get(self, url: str, seconds: float) -> Any:
-        """See `Transport`."""
 
     @abstractmethod
     async def _close(self) -> None:
@@ -173,11 +169,22 @@ class PlainTransport(ABC):
             try:
                 location = answer.headers.get("location", "")
                 if status not in MOVED or not location:
-                    raise RefusedError(status, await self._read(answer), answer.headers)
+                    raise await refusal(status, answer)
                 request = request._replace(url=moved_to(request.url, location))
             finally:
                 await answer.aclose()
         raise RedirectedError(shown_url(request.url))
+
+    async def get(self, url: str, seconds: float) -> Any:
+        """See `Transport`."""
+        request = PlainRequest(url, b"", HttpTimeouts(seconds, seconds), method="GET")
+        status, answer = await self._send(request)
+        try:
+            if status != 200:
+                raise await refusal(status, answer)
+            return json.loads(await read_whole(answer.read, "response", MAX_PART_BYTES))
+        finally:
+            await answer.aclose()
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -219,6 +226,12 @@ class PlainTransport(ABC):
             return PlainRequest(url, body, timeouts, all_headers)
         except UnicodeEncodeError as error:
             raise_failed(error)
+
+
+async def refusal(status: int, response: HttpResponse) -> RefusedError:
+    """Return the error for a response with an error status. Raises `LLMError` if its body is too long."""
+    content = await read_whole(response.read, f"response with status {status}", MAX_ERROR_BYTES)
+    return RefusedError(status, content, response.headers)
 
 
 def moved_to(url: str, location: str) -> str:

@@ -101,7 +101,7 @@ class ResponsesReader(ProtocolReader):
 
     def read_whole(self, response: object) -> Iterator[Delta]:
         """Read the state of a background response; if it has ended, yield the new deltas."""
-        self.is_document, self._document = True, [json.dumps(response).encode()]
+        self.is_document, self._document = True, bytearray(json.dumps(response).encode())
         yield from self.close()
 
     def _whole(self, response: JsonFields) -> Iterator[Delta]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.support.inflate import unpacker
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.web.addresses import IPAddress, ParsedUrl
 
@@ -204,14 +205,17 @@ def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[
     """Return the uncompressed body up to the limit, and whether it was cut."""
     import http.client
 
-    unpack = _unpacker(coding.strip().lower())
+    try:
+        unpack = unpacker(coding.strip().lower())
+    except ValueError as error:
+        raise WireError(model_text("odd_compression")) from error
     pieces: list[bytes] = []
     size = 0
     try:
         while size <= limit and (data := response.read1(_PIECE)):
-            for piece in unpack(data, limit + 1 - size):
+            while size <= limit and (piece := unpack(data, limit + 1 - size)):
                 pieces.append(piece)
-                size += len(piece)
+                size, data = size + len(piece), b""
     except zlib.error as error:
         raise WireError(model_text("odd_compression")) from error
     except (WireError, OSError, http.client.HTTPException):
@@ -219,40 +223,3 @@ def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[
             raise
         return b"".join(pieces)[:limit], True
     return b"".join(pieces)[:limit], size > limit or bool(response.length)
-
-
-def _unpacker(coding: str) -> Any:
-    """Return a function ``(data, limit) -> pieces`` that returns at most `limit` bytes."""
-    if coding in ("", "identity"):
-        return lambda data, limit: [data[:limit]]
-    if coding not in ("gzip", "x-gzip", "deflate"):
-        raise WireError(model_text("odd_compression"))
-    return _Inflater().feed
-
-
-class _Inflater:
-    """Decompresses gzip, zlib or raw deflate, detected by the first bytes; gzip parts are joined."""
-
-    def __init__(self) -> None:
-        self._stream: Any = None
-
-    def feed(self, data: bytes, limit: int) -> list[bytes]:
-        pieces: list[bytes] = []
-        while data and limit > 0:
-            if self._stream is None:
-                self._stream = zlib.decompressobj(_window(data))
-            piece = self._stream.decompress(data, limit)
-            limit -= len(piece)
-            pieces.append(piece)
-            data = self._stream.unconsumed_tail
-            if self._stream.eof:
-                data = self._stream.unused_data
-                if not data.startswith(b"\x1f\x8b"):  # ignore padding after the end
-                    break
-                self._stream = None
-        return pieces
-
-
-def _window(data: bytes) -> int:
-    is_zlib = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
-    return 47 if data.startswith(b"\x1f") or is_zlib else -15
