@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.bounds import check_size
-from pure_agent_loop.llm.failures import Headers
+from pure_agent_loop.llm.waits import Headers
 from pure_agent_loop.support.inflate import unpacker
 
 CODINGS = ("gzip", "deflate", "identity")  # requested, because these can be decompressed in pieces
