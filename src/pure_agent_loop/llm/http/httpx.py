@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
-from pure_agent_loop.llm.failures import RedirectedError, RefusedError
+from pure_agent_loop.llm.failures import RefusedError
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
@@ -33,8 +33,8 @@ from pure_agent_loop.llm.http.plain import (
     check_seconds,
     moved_to,
     raise_failed,
+    redirects_too_often,
 )
-from pure_agent_loop.support.secrets.redaction import shown_url
 
 try:
     import httpx2 as library
@@ -346,7 +346,7 @@ class SdkTransport:
             except Exception as error:  # noqa: BLE001 - translated and raised
                 raise_failed(error)
         else:
-            raise RedirectedError(shown_url(path))
+            raise redirects_too_often(path)
         return HttpxResponse(opened.response)
 
     async def get(self, url: str, seconds: float) -> Any:
