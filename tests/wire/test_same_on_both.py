@@ -7,10 +7,11 @@ import gc
 import inspect
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -208,25 +209,72 @@ def test_no_cookie_is_kept(transport):
         assert ["cookie" in each for each in seen] == [False, False]
 
 
+class OnePort(ThreadingHTTPServer):
+    """A server of http and https on one port: the first redirects to the second, which answers."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context, self.came, server = context, Seen(), self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                if isinstance(self.connection, ssl.SSLSocket):
+                    server.came.append({name.lower(): text for name, text in self.headers.items()})
+                    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + LENGTH
+                    self.wfile.write(head + b"\r\n" + HELLO)
+                else:
+                    place = f"https://localhost:{server.server_port}/v1/chat/completions"
+                    self.send_response(308)
+                    self.send_header("location", place)
+                    self.send_header("content-length", "0")
+                    self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        if request.recv(1, socket.MSG_PEEK) != b"\x16":  # the first byte of TLS
+            return super().finish_request(request, client_address)
+        with self.context.wrap_socket(request, server_side=True) as secure:
+            return super().finish_request(secure, client_address)
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a client may reject the certificate."""
+
+
 def test_redirect_to_tls_checks_the_certificate(transport, tmp_path: Path, monkeypatch):
     context, trusted = certificate(tmp_path, "localhost")
+    with OnePort(context) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://localhost:{server.server_port}/v1"
+        assert get_error(client_of(url)).kind == "connection"
+        assert server.came == []
+        monkeypatch.setenv("SSL_CERT_FILE", trusted)
+        client = client_of(url)
+
+        async def work() -> list[str | None]:
+            return [each.content for each in await asyncio.gather(*(ask(client) for _ in range(3)))]
+
+        assert run(client, work) == ["hello"] * 3
+        assert len(server.came) == 3
+        server.shutdown()
+    gc.collect()
+
+
+def test_redirect_to_tls_on_another_port_gets_nothing(transport, tmp_path: Path, monkeypatch):
+    context, trusted = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", trusted)
     head = b"200 OK\r\nContent-Type: application/json\r\n" + LENGTH
     with saying(head, tls=context) as (url, came):
         moved = Status(308, headers=(("Location", f"{url}/chat/completions"),))
         with ScriptedServer(handler=lambda _: moved, api_key="k") as server:
-            assert (
-                get_error(client_of(server.base_url.replace("127.0.0.1", "localhost"))).kind == "connection"
-            )
-            assert came == []
-            monkeypatch.setenv("SSL_CERT_FILE", trusted)
-            client = client_of(server.base_url.replace("127.0.0.1", "localhost"))
-
-            async def work() -> list[str | None]:
-                return [each.content for each in await asyncio.gather(*(ask(client) for _ in range(3)))]
-
-            assert run(client, work) == ["hello"] * 3
-            assert len(came) == 3
-    gc.collect()
+            error = get_error(client_of(server.base_url.replace("127.0.0.1", "localhost")))
+    assert "redirects to another server, which was sent nothing" in error.message
+    assert came == []
 
 
 # -- odd settings ----------------------------------------------------------------------------------

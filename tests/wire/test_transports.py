@@ -22,8 +22,10 @@ import pytest
 
 from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
 from pure_agent_loop.llm.addresses import has_proxy
+from pure_agent_loop.llm.failures import RedirectedError
 from pure_agent_loop.llm.http.aio import LARGE
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
+from pure_agent_loop.llm.http.plain import moved_to
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.testing import ScriptedServer, Status, deltas
 from tests.serving import serving
@@ -267,7 +269,36 @@ def test_a_redirect_to_another_server_gets_nothing(way, status, place, monkeypat
 def test_a_redirect_without_end_ends(demanded):
     moved = Status(307, headers=(("Location", "/v1/chat/completions"),))
     with ScriptedServer(handler=lambda _: moved) as server:
-        assert "redirects" in get_error(client_of(server)).message
+        message = get_error(client_of(server)).message
+    assert "redirects more than 20 times" in message
+    assert "another server" not in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("http://h/v1", "https://h/v1"),
+        ("http://h:80/v1", "https://h:443/v2"),
+        ("http://h:8080/", "https://h:8080/"),
+    ],
+)
+def test_a_redirect_to_tls_on_the_same_server_is_followed(old, new):
+    assert moved_to(old, new) == new
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("http://h/v1", "https://h:8443/v1"),
+        ("http://h:8080/v1", "https://h/v1"),
+        ("https://h/v1", "http://h/v1"),
+        ("https://h:8443/v1", "http://h:8443/v1"),
+        ("http://h:443/v1", "https://h:80/v1"),
+    ],
+)
+def test_a_redirect_to_another_port_or_without_tls_is_refused(old, new):
+    with pytest.raises(RedirectedError, match="another server"):
+        moved_to(old, new)
 
 
 def test_a_packed_answer_is_unpacked(demanded):

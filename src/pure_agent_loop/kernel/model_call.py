@@ -210,7 +210,7 @@ class Attempts(ABC):
                         seen = assembler.feed(delta)
                         if delta.served is not None or delta.spent is not None:
                             silence.deadline = 0.0
-                            await self.change_model(delta)
+                            await self.change_model(seen)
                         if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
                             silence.deadline = 0.0  # a slow reader is not a silent server
                             await self.show(seen)
@@ -237,20 +237,22 @@ class Attempts(ABC):
 
     async def _with_cost(self, response: LLMResponse, assembler: Assembler) -> LLMResponse:
         """Return a response with its cost, because prices change."""
-        if (known := response.usage) is not None and (
-            known.prompt_tokens < 0
+        known = response.usage or assembler.refused_usage
+        if known is not None and (
+            known is not response.usage
             or response.tool_calls  # with arguments
             or (known.completion_tokens + 1) * LONGEST_TOKEN
             < len(response.content or "") + len(response.reasoning_content or "")
         ):
-            response = await self._with_plausible_usage(response, assembler.written())
+            response = await self._with_plausible_usage(response, known, assembler.written())
         usage = self.kit.priced(self._usage_of(response))
         return response if usage is response.usage else replace(response, usage=usage)
 
-    async def _with_plausible_usage(self, response: LLMResponse, written: str) -> LLMResponse:
+    async def _with_plausible_usage(
+        self, response: LLMResponse, usage: TokenUsage, written: str
+    ) -> LLMResponse:
         """Return a response without a report of usage that cannot be right, with one notice a run."""
-        usage = response.usage
-        if usage is None or is_plausible(usage, written):
+        if usage is response.usage and is_plausible(usage, written):
             return response
         if IMPLAUSIBLE not in (tracking := self.state.auto_compact_tracking):
             tracking[IMPLAUSIBLE] = {"acted": 1, "saved": 0}

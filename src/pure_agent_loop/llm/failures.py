@@ -60,7 +60,7 @@ class UnansweredError(Exception):
 
 
 class RedirectedError(Exception):
-    """A redirect to another server, which gets no request; the text names it."""
+    """A redirect that is not followed; the text tells where it leads, and how often."""
 
 
 class RefusedError(Exception):
@@ -105,10 +105,7 @@ def translate_error(error: Exception, base_url: str, model: str) -> Exception:
         details = error.body or f"Error code: {error.status}"
         return _status_error(error, error.status, details, error.headers, base_url, model)
     if isinstance(error, RedirectedError):
-        problem = (
-            f"{base_url} redirects to another server, which was sent nothing: {error}. Set base_url to it."
-        )
-        return LLMError(problem, error, kind="bad_request")
+        return LLMError(f"{base_url} redirects {error}", error, kind="bad_request")
     if isinstance(error, UnsendableError):
         return _unsendable_error(error, base_url, str(error))
     if isinstance(error, UnansweredError):

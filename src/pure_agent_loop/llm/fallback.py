@@ -332,7 +332,10 @@ class _Attempt:
                         self._limit = self._pause
                     if delta != NOTHING:  # keep-alives are not progress
                         self._left = self._limit
-                    yield delta if delta.usage is None else delta._replace(usage=self._priced(delta.usage))
+                    if delta.usage is not None:
+                        usage = delta.usage.checked()
+                        delta = delta._replace(usage=self._priced(usage) if usage else delta.usage)
+                    yield delta
         finally:
             self._watch.close()
 
@@ -614,8 +617,10 @@ class _Used:
     def take(self, delta: Delta) -> None:
         """Add a piece."""
         self.has_begun = self.has_begun or not (delta.notice or delta.served)
-        self._usage = delta.usage.largest(self._usage) if delta.usage else self._usage
-        self._failed += delta.spent.total_tokens if delta.spent else 0
+        if usage := delta.usage and delta.usage.checked():
+            self._usage = usage.largest(self._usage)
+        if spent := delta.spent and delta.spent.checked():
+            self._failed += spent.total_tokens
         calls = (part.arguments for part in delta.tool_calls if isinstance(part.arguments, str))
         self._written += filter(None, (delta.text, delta.reasoning, *calls))
 
@@ -623,7 +628,7 @@ class _Used:
         """Return the tokens, estimated if the server sent none; 0 if it did no work."""
         written, usage = "".join(self._written), self._usage
         if usage is None or not is_plausible(usage, written):
-            usage = usage_of_partial(None, prompt, written) if self.has_begun or usage else TokenUsage.zero()
+            usage = usage_of_partial(None, prompt, written) if self.has_begun else TokenUsage.zero()
         return self._failed + usage.total_tokens
 
 

@@ -310,6 +310,8 @@ class Assembler:
         self._cleaner: _Cleaner | None = None  # created on first use, like the calls
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
+        self.refused_usage: TokenUsage | None = None
+        """A report with a count below zero, which counts as none."""
         self._raw: Any = None
         self._is_flushed = True  # the buffer is empty
         self._extra: list[dict[str, Any]] = []
@@ -349,7 +351,9 @@ class Assembler:
             if self._finish_reason is None or reason not in ("stop", CLOSED):  # the least specific reasons
                 self._finish_reason = reason
         if delta.usage:
-            self._usage = delta.usage.largest(self._usage)
+            usage, known = delta.usage.checked(), self._usage
+            self.refused_usage = self.refused_usage if usage else delta.usage
+            self._usage = usage.largest(known) if usage and known else usage or known
         self._raw = self._raw if delta.raw is None else delta.raw
         shown = delta.tool_calls and _showable(delta.tool_calls)
         if reasoning is delta.reasoning and shown is delta.tool_calls and text is delta.text:
@@ -368,6 +372,8 @@ class Assembler:
     def _change_model(self, delta: Delta) -> Delta:
         """Count the usage of a failed part, or begin the part of another model; only text is kept."""
         if delta.spent is not None:
+            delta = delta._replace(spent=delta.spent.checked())
+        if delta.spent is not None:
             self._spent = delta.spent if self._spent is None else self._spent + delta.spent
             self.is_settled = True
         if delta.served is None:
@@ -375,7 +381,7 @@ class Assembler:
         held, start = self.flush(), delta.served.start
         self._text = ["".join(self._text)[:start]] if start else []
         self._reasoning, self._calls, self._cleaner = [], None, None
-        self._finish_reason = self._usage = self._raw = None
+        self._finish_reason = self._usage = self.refused_usage = self._raw = None
         self._extra, self.has_extra, self.has_begun, self.is_settled = [], False, False, False
         self.served = [*(part for part in self.served if part.start < start), delta.served]
         return delta._replace(text=held.text, reasoning=held.reasoning) if start else delta

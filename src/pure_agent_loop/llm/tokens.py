@@ -98,7 +98,7 @@ def usage_of_partial(known: TokenUsage | None, prompt: int, written: str) -> Tok
         written: All text of the response so far.
     """
     tokens = estimate_tokens(written)
-    if known is None or not known.is_valid:
+    if known is None:
         return TokenUsage(prompt, tokens, prompt + tokens, estimated=True)
     if tokens <= known.completion_tokens:
         return known
@@ -107,8 +107,8 @@ def usage_of_partial(known: TokenUsage | None, prompt: int, written: str) -> Tok
 
 
 def is_plausible(usage: TokenUsage, written: str) -> bool:
-    """Return False if a report is below zero, or its output tokens cannot spell what was written."""
-    return usage.is_valid and (usage.completion_tokens + 1) * LONGEST_TOKEN >= len(written)
+    """Return False if the output tokens of a report cannot spell what was written."""
+    return (usage.completion_tokens + 1) * LONGEST_TOKEN >= len(written)
 
 
 class Boundary(TypedDict):

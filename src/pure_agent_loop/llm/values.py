@@ -22,6 +22,13 @@ _COUNTS = (
     *("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"),
     *("cache_write_tokens", "cache_write_1h_tokens"),
 )
+_WHOLES = {  # counts that are a part of another
+    "reasoning_tokens": "completion_tokens",
+    "cached_tokens": "prompt_tokens",
+    "cache_write_tokens": "prompt_tokens",
+    "cache_write_1h_tokens": "cache_write_tokens",
+    "cache_missed_tokens": "prompt_tokens",
+}
 CLOSED = "closed_without_reason"  # internal finish reason: the response is complete, but the server sent none
 
 
@@ -127,7 +134,7 @@ class TokenUsage:
     def largest(self, other: TokenUsage | None) -> TokenUsage:
         """Return the larger of each count of two reports about one request; the other is the older one.
 
-        Counts are cumulative, and some gateways repeat them as 0. A report below zero is none.
+        Counts are cumulative, and some gateways repeat them as 0.
         """
         if other is None or (
             self.prompt_tokens >= other.prompt_tokens >= 0
@@ -139,8 +146,6 @@ class TokenUsage:
             and not other.by_model
         ):
             return self  # the usual case
-        if not self.is_valid:
-            return other
         larger = {
             name: max(count, getattr(other, name) or 0)
             for name in _COUNTS
@@ -153,8 +158,35 @@ class TokenUsage:
     @property
     def is_valid(self) -> bool:
         """False if a count is below zero."""
-        counts = self.prompt_tokens, self.completion_tokens, self.total_tokens, self.cached_tokens or 0
-        return min(counts) >= 0
+        return self.checked() is not None
+
+    def checked(self) -> TokenUsage | None:
+        """Return a report with each part at most its whole, and the total at least its parts.
+
+        Returns:
+            None if a count is below zero: such a report is none. A cost below zero becomes an unknown cost.
+        """
+        prompt, completion, total = self.prompt_tokens, self.completion_tokens, self.total_tokens
+        written = self.cache_write_tokens or 0
+        if (
+            0 <= (self.cached_tokens or 0) <= prompt
+            and 0 <= (self.reasoning_tokens or 0) <= completion
+            and 0 <= (self.cache_write_1h_tokens or 0) <= written <= prompt
+            and prompt + completion <= total
+            and self.cost is None
+            and self.cache_missed_tokens is None
+            and not self.by_model
+        ):
+            return self  # the usual case
+        by_model = tuple((name, part) for name, usage in self.by_model if (part := usage.checked()))
+        counts = {name: getattr(self, name) for name in (*_WHOLES, *_COUNTS)}
+        if min(count or 0 for count in (*counts.values(), total)) < 0 or len(by_model) < len(self.by_model):
+            return None
+        for name, whole in _WHOLES.items():
+            counts[name] = None if counts[name] is None else min(counts[name], counts[whole] or 0)
+        total = max(total, prompt + completion, sum(usage.total_tokens for _, usage in by_model))
+        cost = self.cost if self.cost is not None and 0 <= self.cost < math.inf else None
+        return dataclasses.replace(self, **counts, total_tokens=total, cost=cost, by_model=by_model)
 
     def of_model(self, name: str) -> TokenUsage:
         """Return the usage with its tokens assigned to a model; unchanged if models are named already."""
@@ -179,8 +211,6 @@ class TokenUsage:
         cached = None if details is None else count_of(details, "cached_tokens")
         if cached is None:
             cached = next((n for name in _CACHED if (n := count_of(usage, name)) is not None), None)
-        if cached is not None and prompt is not None:
-            cached = min(cached, prompt)  # some reports exceed the prompt tokens
         written = None if details is None else count_of(details, "cache_write_tokens")
         prompt, completion = prompt or 0, completion or 0
         return cls(
@@ -254,6 +284,12 @@ def count_of(data: object, name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -math.inf < value < math.inf:
         return None
     return int(value)
+
+
+def sum_of(*counts: int | None) -> int:
+    """Return the sum of counts; the lowest one if it is below zero, so that no sum hides it."""
+    known = [count or 0 for count in counts]
+    return min(*known, sum(known)) if min(known) < 0 else sum(known)
 
 
 def get(value: object, name: str) -> Any:

@@ -14,7 +14,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES, HANDLES
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, sum_of
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
@@ -185,7 +185,7 @@ class MessagesReader(ProtocolReader):
             return
         self._counts = _largest(self._counts, usage) if self._counts else {**usage}
         counts = {name: count_of(self._counts, name) or 0 for name in _COUNTS}
-        prompt = sum(counts[name] for name in _COUNTS[:3])
+        prompt = sum_of(*(counts[name] for name in _COUNTS[:3]))
         written = counts["output_tokens"]
         details = self._counts.get("output_tokens_details")
         thinking = count_of(details, "thinking_tokens")

@@ -14,7 +14,7 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.calls import RejectedArguments
 from pure_agent_loop.llm.gemini.request import PARTS
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get, sum_of
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import shorten
 
@@ -143,7 +143,7 @@ def _usage(usage: object) -> TokenUsage | None:
     if not isinstance(usage, Mapping):
         return None
     of = partial(count_of, usage)
-    prompt = (of("promptTokenCount") or 0) + (of("toolUsePromptTokenCount") or 0)
+    prompt = sum_of(of("promptTokenCount"), of("toolUsePromptTokenCount"))
     thought = of("thoughtsTokenCount")
-    written = (of("candidatesTokenCount") or 0) + (thought or 0)
+    written = sum_of(of("candidatesTokenCount"), thought)
     return TokenUsage(prompt, written, prompt + written, thought, of("cachedContentTokenCount"))

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
 from pure_agent_loop.llm.bounds import MAX_ERROR_BYTES, MAX_PART_BYTES
-from pure_agent_loop.llm.failures import RedirectedError
 from pure_agent_loop.llm.http.bodies import CODINGS, packed_body, read_whole
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
@@ -34,8 +33,8 @@ from pure_agent_loop.llm.http.plain import (
     check_seconds,
     moved_to,
     raise_failed,
+    redirects_too_often,
 )
-from pure_agent_loop.support.secrets.redaction import shown_url
 
 try:
     import httpx2 as library
@@ -343,7 +342,7 @@ class SdkTransport:
             except Exception as error:  # noqa: BLE001 - translated and raised
                 raise_failed(error)
         else:
-            raise RedirectedError(shown_url(path))
+            raise redirects_too_often(path)
         return HttpxResponse(opened.response)
 
     async def get(self, url: str, seconds: float) -> Any:

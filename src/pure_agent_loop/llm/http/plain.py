@@ -173,7 +173,7 @@ class PlainTransport(ABC):
                 request = request._replace(url=moved_to(request.url, location))
             finally:
                 await answer.aclose()
-        raise RedirectedError(shown_url(request.url))
+        raise redirects_too_often(request.url)
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
@@ -235,7 +235,7 @@ async def refusal(status: int, response: HttpResponse) -> RefusedError:
 
 
 def moved_to(url: str, location: str) -> str:
-    """Return the URL of a redirect, which is on the same server, or https on the same host.
+    """Return the URL of a redirect to the same host and port, or from port 80 of http to port 443 of https.
 
     Requests hold keys and a conversation, so that no other server gets one.
 
@@ -245,15 +245,24 @@ def moved_to(url: str, location: str) -> str:
     target = urllib.parse.urljoin(url, location)
     try:
         old, new = urllib.parse.urlsplit(url), urllib.parse.urlsplit(target)
-        upgrades = (old.scheme, new.scheme) == ("http", "https")
-        same = old.hostname == new.hostname and (
-            upgrades or (old.scheme, _port_of(old)) == (new.scheme, _port_of(new))
-        )
+        ports = _port_of(old), _port_of(new)
+        same_host = old.hostname == new.hostname and new.scheme in (old.scheme, "https")
+        upgrades = old.scheme == "http" and new.scheme == "https" and ports == (80, 443)
+        same = same_host and (ports[0] == ports[1] or upgrades)
     except ValueError:  # a port that is not a number
         same = False
     if not same:
-        raise RedirectedError(shown_url(target))
+        raise RedirectedError(
+            f"to another server, which was sent nothing: {shown_url(target)}. Set base_url to it."
+        )
     return target
+
+
+def redirects_too_often(url: str) -> RedirectedError:
+    """Return the error of a server whose redirects do not end."""
+    return RedirectedError(
+        f"more than {REDIRECTS} times, at last to {shown_url(url)}: a loop. Correct base_url."
+    )
 
 
 def _port_of(parts: urllib.parse.SplitResult) -> int | None:

@@ -347,7 +347,6 @@ def _usage(usage: object) -> TokenUsage | None:
     prompt, written = count_of(usage, "input_tokens") or 0, count_of(usage, "output_tokens") or 0
     cached = count_of(usage.get("input_tokens_details"), "cached_tokens")
     thought = count_of(usage.get("output_tokens_details"), "reasoning_tokens")
-    cached = None if cached is None else min(cached, prompt)
     stored = count_of(usage.get("input_tokens_details"), "cache_write_tokens")
     total = count_of(usage, "total_tokens") or prompt + written
     return TokenUsage(prompt, written, total, thought, cached, cache_write_tokens=stored)
