@@ -70,6 +70,9 @@ class Bubblewrap:
         self._own, self._shared = list(map(str, outer.own)), outer.shared
         self._protected = [Protected(root, protected), *(Protected(git, RUNS) for git in outer.own)]
         self._git_states = [GitState(git) for git in (root / ".git", *outer.own)]
+        if outer.shared:
+            common, parts = Path(outer.shared[0]).parent, [Path(path).name for path in outer.shared]
+            self._git_states.append(GitState(common, parts))
         self._program = program or find_program("bwrap") or "bwrap"
         self._nested = nested
         self.private_home = HOME if not root.is_relative_to(HOME) else f"{HOME}-private"

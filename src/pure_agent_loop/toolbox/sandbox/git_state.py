@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop.support.repository import odd_entries, read_plain
 from pure_agent_loop.toolbox.sandbox.keeper import rename_aside
-from pure_agent_loop.toolbox.sandbox.protect import places_file
+from pure_agent_loop.toolbox.sandbox.protect import NotRestored, note_left, places_file, refuse_if_left
 
 SET_ASIDE = ".of-a-command"
 # The data of git, and of its extensions for large files: never obeyed.
@@ -30,6 +32,7 @@ _TOP_COMMON = b"../.."  # where every worktree's git folder finds the common one
 # Names that `Protected` handles at the top of a git folder.
 PROTECTED_ELSEWHERE = ("hooks", "config", "config.worktree", "commondir")
 _MAX_FILE = 100_000  # bytes of a file that is restored
+_ODD = {"odd": True}  # ends the signature of data that is not plain
 _Signature = list[Any]
 
 
@@ -38,10 +41,11 @@ class GitState:
 
     Args:
         git: The git folder.
+        parts: Folders of data in it, to look at these alone; empty for the whole folder.
     """
 
-    def __init__(self, git: Path) -> None:
-        self._git = git
+    def __init__(self, git: Path, parts: Sequence[str] = ()) -> None:
+        self._git, self._parts = git, parts
 
     @contextmanager
     def enforced(self) -> Iterator[list[str]]:
@@ -53,7 +57,8 @@ class GitState:
         import fcntl  # needs Linux, as the sandboxes do
 
         names: list[str] = []
-        file = places_file(self._git, ".git")
+        refuse_if_left(self._git)
+        file = places_file(self._git, f".git{'-'.join(self._parts)}")
         with file.open("ab") as running:
             with _alone(file):
                 if not file.stat().st_size:  # no command is running, and none was killed with us
@@ -66,17 +71,22 @@ class GitState:
                 with _alone(file), suppress(BlockingIOError):  # another command is running
                     fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     names += self._set_aside(json.loads(file.read_bytes()))
+                    note_left(self._git, names)
                     file.write_bytes(b"")
 
     def _set_aside(self, before: dict[str, _Signature]) -> Iterator[str]:
         for name, signature in self._signatures().items():
             old = before.get(name)
             if signature != old:
-                with suppress(OSError):
-                    rename_aside(name, SET_ASIDE)
-                    yield os.path.relpath(name + SET_ASIDE, self._git.parent)
-                    if old and isinstance(old[-1], str):  # a file that Git or a person made
-                        Path(name).write_bytes(bytes.fromhex(old[-1]))
+                try:
+                    if signature[-1] == _ODD:
+                        yield os.path.relpath(rename_aside(name, into=str(self._git)), self._git.parent)
+                    else:
+                        yield os.path.relpath(rename_aside(name, SET_ASIDE), self._git.parent)
+                        if old and isinstance(old[-1], str):  # a file that Git or a person made
+                            Path(name).write_bytes(bytes.fromhex(old[-1]))
+                except OSError as error:
+                    yield NotRestored.of(name, self._git.parent, error.strerror)
 
     def _bring_back(self) -> None:
         for entry in list(_entries(self._git, lambda name: name.endswith(SET_ASIDE))):
@@ -86,8 +96,20 @@ class GitState:
                     entry.rename(name)
 
     def _signatures(self) -> dict[str, _Signature]:
-        entries = _entries(self._git, lambda name: not name.endswith(SET_ASIDE))
-        return {str(entry): _signature(entry) for entry in entries if not self._is_elsewhere(entry)}
+        signatures = {path: _kind(path) for path in self._odd()}  # first, because it gives rights back
+        entries = () if self._parts else _entries(self._git, lambda name: not name.endswith(SET_ASIDE))
+        for entry in entries:
+            if str(entry) not in signatures and not self._is_elsewhere(entry):
+                signatures[str(entry)] = _signature(entry)
+        return signatures
+
+    def _odd(self) -> Iterator[str]:
+        """Yield what is odd in data. The rest is set aside as a whole."""
+        found = [path for part in self._parts or [""] for path in odd_entries(str(self._git), part)]
+        others = {str(entry) for entry in _entries(self._git, lambda _: True)}
+        for path in found:
+            if others.isdisjoint((path, *map(str, Path(path).parents))):
+                yield path
 
     def _is_elsewhere(self, entry: Path) -> bool:
         return entry.parent == self._git and entry.name in PROTECTED_ELSEWHERE
@@ -117,19 +139,32 @@ def _entries(folder: Path, wanted: Callable[[str], bool], *, is_git: bool = True
 
 
 def _is_data(entry: Path) -> bool:
-    if entry.name == "commondir" and entry.is_file() and entry.parent.parent.name == "worktrees":
-        return entry.read_bytes().strip() == _TOP_COMMON
+    if entry.name == "commondir" and entry.parent.parent.name == "worktrees":
+        with suppress(OSError):
+            return read_plain(entry, _MAX_FILE).strip() == _TOP_COMMON
     return bool(_DATA.fullmatch(entry.name))
+
+
+def _kind(path: str) -> _Signature:
+    """Return what changes if an odd entry is replaced, but not if git writes to a file."""
+    with suppress(OSError):  # the path may be too long
+        status = os.lstat(path)
+        target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 - the unresolved target
+        return [status.st_ino, status.st_mode, status.st_nlink, target, _ODD]
+    return [_ODD]
 
 
 def _signature(entry: Path) -> _Signature:
     """Return what changes with every change of an entry: the content, or times that no command can set."""
-    if entry.is_file() and not entry.is_symlink() and entry.stat().st_size <= _MAX_FILE:
-        return [entry.stat().st_mode, entry.read_bytes().hex()]
+    with suppress(OSError):
+        status = entry.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_FILE:
+            return [status.st_mode, read_plain(entry, _MAX_FILE).hex()]
     folders = os.walk(entry)
     paths = [str(entry), *(f"{at}/{name}" for at, *lists in folders for names in lists for name in names)]
     signature: _Signature = []
     for path in sorted(paths):
-        status = os.lstat(path)
-        signature.append([status.st_ino, status.st_mode, status.st_size, status.st_ctime_ns])
+        with suppress(OSError):
+            status = os.lstat(path)
+            signature.append([status.st_ino, status.st_mode, status.st_size, status.st_ctime_ns])
     return signature
