@@ -142,6 +142,8 @@ HARD = {
     ),
     "hooks out of sight": (f"{EVIL}; chmod 600 .git", "hooks/post-commit"),
     "an editor": (f"{HIDES.format('.vscode.changed-during-a-command')}; mkdir .vscode", "../.vscode"),
+    "an editor below, out of sight": ("mkdir -p sub/.vscode; chmod 300 sub", "../sub/.vscode"),
+    "a clone below, out of sight": ("mkdir sub; git init -q sub/n; chmod 000 sub", "../sub/n/.git"),
     "an editor in a read-only folder": ("mkdir .vscode; chmod 555 .", "../.vscode"),
 }
 

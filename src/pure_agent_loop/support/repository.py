@@ -87,7 +87,7 @@ def odd_entries(git: str, part: str = "") -> Iterator[str]:
         inside = folder[len(git) :].split("/")
         may_share = "objects" in inside and "logs" not in inside
         try:
-            _give_rights(folder)
+            give_rights(folder)
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -101,10 +101,15 @@ def odd_entries(git: str, part: str = "") -> Iterator[str]:
                 yield folder
 
 
-def _give_rights(folder: str) -> None:
+def give_rights(folder: str, rights: int = 0o700) -> None:
+    """Give the owner of a folder the rights back that a command took.
+
+    Raises:
+        OSError: The folder is another user's.
+    """
     mode = os.lstat(folder).st_mode
-    if mode & 0o700 != 0o700:
-        os.chmod(folder, stat.S_IMODE(mode) | 0o700)  # noqa: PTH101 - many paths
+    if mode & rights != rights:
+        os.chmod(folder, stat.S_IMODE(mode) | rights)  # noqa: PTH101 - many paths
 
 
 def _is_shared(entry: os.DirEntry[str]) -> bool:

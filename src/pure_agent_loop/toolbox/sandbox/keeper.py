@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 
 ASIDE = ".changed-during-a-command"
 _MAX_NAME = 180  # bytes of a name that are kept, so that the new name is not too long
+_TRIES = 5  # to delete a folder, in which a command may still be writing
 _SECONDS = 0.005  # seconds between two checks
 _LAST_SECONDS = 3.0  # seconds: enough for all children of a killed process to end
 
@@ -59,8 +60,9 @@ def rename_aside(path: str, suffix: str = ASIDE, into: str = "") -> str:
     with opened(folder) as source, opened(into) as target:
         base = os.fsdecode(os.fsencode(name)[:_MAX_NAME])
         aside = base + suffix
-        with suppress(OSError):
+        for _ in range(_TRIES):
             shutil.rmtree(f"{into}/{aside}", ignore_errors=True)
+        with suppress(OSError):
             os.unlink(aside, dir_fd=target)
         if os.path.lexists(f"{into}/{aside}"):  # it cannot be deleted
             aside = f"{base}.{os.urandom(4).hex()}{suffix}"
