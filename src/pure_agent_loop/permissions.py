@@ -165,6 +165,7 @@ class JudgeContext:
             ``read_only``.
         seconds: Remaining seconds of the run; None for no limit.
         on_piece: Callback for output while the call is tried; None if not set.
+        tool_timeout: Seconds for a tool without a timeout of its own; None for no limit.
     """
 
     attended: bool = False
@@ -176,6 +177,7 @@ class JudgeContext:
     call_id: str = ""
     seconds: float | None = None
     on_piece: Callable[[str], Awaitable[None]] | None = field(default=None, compare=False)
+    tool_timeout: float | None = None
 
 
 Opinion = Permission | None

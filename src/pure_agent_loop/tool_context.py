@@ -58,6 +58,8 @@ class ToolContext:
     """State of each task delegated to a subagent, by task id."""
     on_piece: Callable[[str], Awaitable[None]] | None = None
     """Callback for each chunk of a streamed result; None if not set."""
+    tool_timeout: float | None = None
+    """``Agent(tool_timeout=)``: seconds for a tool without a timeout of its own; None for no limit."""
 
 
 def current_call() -> ToolContext | None:

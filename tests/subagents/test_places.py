@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -200,3 +201,26 @@ def test_links_that_lead_out_are_left_out(work, tmp_path):
     assert "c.bin: changed, not shown" in said
     assert copy.close() == ""
     assert not copy.root.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["logs", "logs/refs/heads", "refs/heads/pal", "packed-refs", "worktrees"])
+def test_checkout_writes_nothing_through_a_link(work, tmp_path, name):
+    (tmp_path / "victim").mkdir()
+    path = work / ".git" / name
+    if path.exists():
+        path.rename(tmp_path / "old")
+    path.symlink_to(tmp_path / "victim")
+    said = tool_texts(run(work, "worktree", [CHANGE, "made b"])[0].messages)[0]
+    assert not list((tmp_path / "victim").iterdir())
+    assert "is not a plain file" in said
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "objects/info/alternates", "info/exclude"])
+def test_checkout_does_not_wait_for_a_pipe(work, name):
+    path = work / ".git" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    said = tool_texts(run(work, "worktree", [CHANGE, "made b"])[0].messages)[0]
+    assert "is not a plain file" in said or "not a git repository" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 
 import pytest
@@ -54,6 +55,16 @@ def test_a_failed_command_is_a_failure_for_people(tmp_path):
     assert f"✗ Ran {FAILS[:20]}" in shown
     assert "exit code 3, read-only\n  two\n  three\n  four\n" in shown
     assert "<- shell exit code 3" in "".join(map(Renderer().render, events))
+
+
+@pytest.mark.parametrize("mode", ["bubblewrap", "landlock", "none"])
+@pytest.mark.parametrize("command", ["cat pipe", "wc -l < pipe"])
+def test_command_that_waits_for_a_pipe_ends_after_the_tool_timeout(tmp_path, mode, command):
+    os.mkfifo(tmp_path / "pipe")
+    shell = Shell(tmp_path, sandbox=mode)
+    script = ScriptedLLM([call("shell", command=command), "done"])
+    agent = Agent(llm=script, tools=[shell.tool()], tool_timeout=0.5, on_ask=lambda _: "allow")
+    assert "[ended after 0.5 seconds: " in agent.run("go").messages[2]["content"]
 
 
 def test_a_command_that_worked_shows_its_last_line(tmp_path):

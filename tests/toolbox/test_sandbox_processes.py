@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -150,6 +152,25 @@ class TestOutput:
 
     def test_input(self, mode, tmp_path):
         assert self.run("cat; echo .", tmp_path, mode, input=b"given").output == "given.\n"
+
+    @pytest.mark.parametrize("given", [None, b"given"])
+    def test_command_inherits_no_descriptor_of_ours(self, mode, given, tmp_path):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(6_000, hard)), hard))
+        high = [os.open(os.devnull, os.O_RDONLY) for _ in range(4_200)]  # ours get large numbers
+        try:
+            said = self.run("echo /proc/$$/fd/*", tmp_path, mode, input=given).output
+        finally:
+            for each in high:
+                os.close(each)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert {path.rpartition("/")[2] for path in said.split()} <= {
+            "0",
+            "1",
+            "2",
+            "3",
+            "255",
+        }
         assert self.run("cat; echo .", tmp_path, mode).output == ".\n"
 
     def test_the_middle_is_cut(self, mode, tmp_path):

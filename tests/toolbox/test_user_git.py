@@ -51,6 +51,30 @@ def test_commit_carries_the_user_wherever_git_finds_them(shell, settings, tmp_pa
     assert said == "Ann Example <ann@example.com>\n[exit code 0]"
 
 
+@pytest.mark.parametrize("variable", ["GIT_CONFIG_GLOBAL", "XDG_CONFIG_HOME"])
+@pytest.mark.parametrize("where", ["home", "work"])
+def test_file_that_the_user_names_counts_outside_the_working_folder(
+    shell, settings, tmp_path, monkeypatch, variable, where
+):
+    file = _written(tmp_path / where / "mine" / "git" / "config", IDENTITY)
+    monkeypatch.setenv(variable, str(file if variable.startswith("GIT") else file.parents[1]))
+    monkeypatch.chdir(tmp_path / "work")
+    _written(tmp_path / where / "mine" / "git" / "ignore", "a\n")
+    said = run(shell, "git config --global user.name; cat ~/.config/git/ignore; true")
+    assert ("Ann Example" in said) == (where == "home")
+    assert ("\na\n" in said) == (where == "home" and variable.startswith("XDG"))
+
+
+def test_author_of_the_variables_counts_as_for_git_outside(shell, settings, monkeypatch):
+    settings(IDENTITY)
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Bo Other")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "bo@example.com")
+    monkeypatch.setenv("GIT_SSH_COMMAND", "evil")
+    said = run(shell, "git add -A && git commit -qm 1 && git log --format='%an <%ae> %cn <%ce>'; env")
+    assert said.startswith("Bo Other <ann@example.com> Ann Example <bo@example.com>\n")
+    assert "evil" not in said
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_files_that_the_user_ignores_stay_out(shell, settings, named):
     settings(IDENTITY + ("[core]\n\texcludesFile = ~/mine\n" if named else ""))

@@ -34,6 +34,7 @@ def tool_context(
         cwd=kit.cwd or _working_folder(),
         tasks=_task_states(kit),
         on_piece=on_piece,
+        tool_timeout=kit.timeouts.tool,
     )
 
 

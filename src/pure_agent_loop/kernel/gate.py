@@ -294,7 +294,8 @@ async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permis
     always = is_settled or call.name in step.state.permissions.always_allowed
     context = rules.judge_context(call.name, views, attended=_can_ask(step, call), always=always)
     on_piece = progress_emitter(step, call)
-    context = replace(context, call_id=call.id, seconds=step.seconds_left(), on_piece=on_piece)
+    left, limit = step.seconds_left(), step.kit.timeouts.tool
+    context = replace(context, call_id=call.id, seconds=left, on_piece=on_piece, tool_timeout=limit)
     run = partial(_opinion, partial(tool.judge, deepcopy(call.args), context))
     own = await step.effect("judge", call, run, detail=moment)
     return rules.suggest(call.name, views, read_only=tool.read_only, own=own, judges=True, asks=asks)

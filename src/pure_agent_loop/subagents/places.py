@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -17,7 +18,7 @@ from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import model_text
-from pure_agent_loop.support.repository import git_folders
+from pure_agent_loop.support.repository import git_folders, odd_entries
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 MAX_COPIED_BYTES = 200_000_000
@@ -28,6 +29,7 @@ _GIT_SECONDS = 60.0
 # The data of a repository: git runs nothing that it contains or names. A checkout links to this data and has
 # its own configuration; the repository's configuration and hooks are never read.
 _DATA = ("objects", "refs", "logs", "packed-refs", "shallow", "info", "lfs")
+_WRITTEN = ("refs", "logs", "packed-refs", "worktrees")
 # Programs that the user's own settings name for every repository, except filters.
 _SETTINGS = {
     "core.bare": "false",
@@ -190,6 +192,8 @@ class Worktree:
         self._data_git = path.with_name(f"{path.name}.git")
         self._own_git = common / "worktrees" / path.name
         try:
+            for part in (*_DATA, *_WRITTEN, "HEAD"):
+                _check_plain(common, part)
             self._link_data(common)
             if not path.exists():
                 self._add()
@@ -304,6 +308,14 @@ class Worktree:
             error_text = done.stderr.strip()[:500]
             raise PlaceError(model_text("git_failed", command=words[0], folder=self.path, error=error_text))
         return done.stdout.rstrip("\n")
+
+
+def _check_plain(git: Path, part: str) -> None:
+    """Raise PlaceError if git would write through a link, or wait for a named pipe."""
+    for path in odd_entries(str(git), part):
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode) and (part in _WRITTEN or not stat.S_ISLNK(mode)):
+            raise PlaceError(model_text("git_broken", folder=git, error=f"{path} is not a plain file"))
 
 
 async def place_for(mode: str, source: Path | None, path: Path, words: SubagentWords) -> TaskFolder | None:

@@ -1,11 +1,19 @@
-"""Find the git folder of a working folder. Git itself would read the settings of the repository."""
+"""Find the git folder of a working folder, and what is not plain in it.
+
+Git itself would read the settings of the repository.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+_MAX_FILE, _MAX_PATH = 100_000, 10_000  # of a file that names a path: bytes, and characters that are searched
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class GitFolders(NamedTuple):
@@ -35,8 +43,77 @@ def git_folders(folder: Path) -> GitFolders | None:
 def path_in(file: Path, pattern: str = "(.+)") -> Path | None:
     """Return the path named in a git file, relative to that file; None if the file names none."""
     try:
-        is_file = os.path.isfile(file)  # noqa: PTH113 - pathlib raises if this user has no access
-        match = re.search(pattern, file.read_text("utf-8")[:10_000], re.M) if is_file else None
+        match = re.search(pattern, read_plain(file, _MAX_FILE, links=True).decode()[:_MAX_PATH], re.M)
     except (OSError, ValueError):
         return None
     return Path(os.path.realpath(file.parent / match[1].strip())) if match else None
+
+
+def read_plain(file: str | Path, limit: int, *, links: bool = False) -> bytes:
+    """Read the first bytes of a regular file. Never wait, as opening a named pipe would.
+
+    Args:
+        links: Follow a link in the last part of the path.
+
+    Raises:
+        OSError: The file cannot be read, or is not a regular file.
+    """
+    flags = os.O_RDONLY | _NOT_WAITING | (0 if links else getattr(os, "O_NOFOLLOW", 0))
+    with open(os.open(file, flags), "rb") as opened:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError(f"{file} is not a regular file.")
+        return opened.read(limit)
+
+
+def odd_entries(git: str, part: str = "") -> Iterator[str]:
+    """Yield the entries of a git folder, at any depth, that are neither plain folders nor files of one name.
+
+    Git writes through links and waits for pipes. Objects may have several names: git never writes them again.
+    The owner of a folder gets the rights to read, write and enter it back; a folder that still cannot be read
+    is an odd entry.
+
+    Args:
+        part: A name in the git folder, to look at this alone.
+    """
+    top = f"{git}/{part}".rstrip("/")
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(top).st_mode)
+    except FileNotFoundError:
+        return
+    if part and not is_folder and not stat.S_ISREG(os.lstat(top).st_mode):
+        yield top
+    pending = [top] if is_folder else []
+    for folder in pending:
+        inside = folder[len(git) :].split("/")
+        may_share = "objects" in inside and "logs" not in inside
+        try:
+            give_rights(folder)
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False) or (not may_share and _is_shared(entry)):
+                        yield entry.path
+        except (FileNotFoundError, PermissionError):  # deleted meanwhile, or another user's
+            continue
+        except OSError:
+            if folder != top:
+                yield folder
+
+
+def give_rights(folder: str, rights: int = 0o700) -> None:
+    """Give the owner of a folder the rights back that a command took.
+
+    Raises:
+        OSError: The folder is another user's.
+    """
+    mode = os.lstat(folder).st_mode
+    if mode & rights != rights:
+        os.chmod(folder, stat.S_IMODE(mode) | rights)  # noqa: PTH101 - many paths
+
+
+def _is_shared(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.stat(follow_symlinks=False).st_nlink > 1
+    except FileNotFoundError:  # deleted meanwhile
+        return False

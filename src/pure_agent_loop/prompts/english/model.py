@@ -418,6 +418,15 @@ MESSAGES = {
         "committed. The user can commit, or agree to --no-gpg-sign]"
     ),
     "restored": "[protected files changed during the command and were restored: {names}]",
+    "moved_aside": "[git's data may contain only plain files of one name, so this was moved: {names}]",
+    "not_restored": (
+        "[a command changed protected names or git's folder, and this was NOT undone: {names}. A person must "
+        "check it before any program uses it]"
+    ),
+    "left_in_place": (
+        "{path!r} was left by a command and could not be moved aside, so no command is run. A person must "
+        "remove or replace it."
+    ),
     "set_aside": (
         "[{names}: work in progress of git, such as a rebase, is back in its place while your next command "
         "runs. A person who wants to continue it must read it first, and then remove the ending of the name]"

@@ -2,7 +2,7 @@
 
     best          the best sandbox of this machine, and why no stronger one works
     bubblewrap    namespaces, with protect (names that cannot be written) and keeper
-    git_state     entries of a git folder that are set aside after a command
+    git_state     what a command leaves that could run later, set aside (places: in all folders)
     landlocked    kernel rules for files (landlock), with seccomp (a system call filter)
     roots         folders that may be a workspace
     project       what a workspace needs outside of it: git's folder, the top of its project

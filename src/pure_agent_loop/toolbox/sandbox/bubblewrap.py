@@ -24,7 +24,7 @@ from pure_agent_loop.toolbox.sandbox.user_git import PLACE
 HOME = "/home/sandbox"
 TEMPORARY_BYTES = 1024**3
 _NAMESPACES = ("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-_SHELL = "/bin/sh"
+_SHELL, _INPUT = "/bin/sh", "/.input"
 
 
 class Bubblewrap:
@@ -69,7 +69,10 @@ class Bubblewrap:
         self._readable = [*resolved_folders(readable), *outer.readable]
         self._own, self._shared = list(map(str, outer.own)), outer.shared
         self._protected = [Protected(root, protected), *(Protected(git, RUNS) for git in outer.own)]
-        self._git_states = [GitState(git) for git in (root / ".git", *outer.own)]
+        self._git_states = [GitState(root, protected), *(GitState(git) for git in outer.own)]
+        if outer.shared:
+            common, parts = Path(outer.shared[0]).parent, [Path(path).name for path in outer.shared]
+            self._git_states.append(GitState(common, parts=parts))
         self._program = program or find_program("bwrap") or "bwrap"
         self._nested = nested
         self.private_home = HOME if not root.is_relative_to(HOME) else f"{HOME}-private"
@@ -103,14 +106,23 @@ class Bubblewrap:
             *("--ro-bind" if start.read_only else "--bind", str(self._root), str(self._root)),
             *([] if start.read_only else self._writable()),
             *self._hidden(),
+            # A copy, because the shell below cannot close a descriptor of several digits.
+            *(["--ro-bind-data", str(start.input_fd), _INPUT] if start.input_fd >= 0 else []),
             *(word for path in (*self._above, "/dev", "/") for word in ("--remount-ro", path)),
             *("--chdir", start.cwd, "--"),
-            *(_SHELL, "-c", _script(start.limits, start.input_path), "sh", *start.command),
+            *(
+                _SHELL,
+                "-c",
+                _script(start.limits, _INPUT if start.input_fd >= 0 else os.devnull),
+                "sh",
+                *start.command,
+            ),
         ]
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
         """See `Sandbox`."""
-        return enforce_all([*([] if start.read_only else self._protected), *self._git_states])
+        states = [state for state in self._git_states if not start.read_only or state.is_aside]
+        return enforce_all([*states, *([] if start.read_only else self._protected)])
 
     def _writable(self) -> list[str]:
         """Return mounts for the outside folders that a commit writes, and for protected names."""

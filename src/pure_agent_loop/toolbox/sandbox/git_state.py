@@ -1,96 +1,209 @@
-"""What a command leaves in a git folder beside git's data must not run later, without a sandbox.
+"""What a command leaves beside data must not run later, without a sandbox.
 
-Git obeys files that a command can write there: the list of an unfinished rebase may start programs, and so
-may the configuration of a submodule. No list of such files holds for every version of git and every tool. So
-everything that is not data is set aside after a command, under another name that nothing reads. It comes back
-while the next command runs, so that git can continue.
+Git obeys files that a command can write in ``.git``: the list of an unfinished rebase may start programs, and
+so may the configuration of a submodule. No list of such files holds for every version of git and every tool.
+So everything that is not data is set aside after a command, under another name that nothing reads. It comes
+back while the next command runs, so that git can continue. In folders below the top of a workspace the same
+happens to ``.git``, and the names that are protected at the top are restored.
+
+Data must be plain: git writes through a link, and waits for a named pipe. So links, pipes and the like in
+data, and files with a second name, are moved to the top of the git folder for good.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from pure_agent_loop.toolbox.sandbox.keeper import rename_aside
-from pure_agent_loop.toolbox.sandbox.protect import places_file
+from pure_agent_loop.support.repository import odd_entries, read_plain
+from pure_agent_loop.toolbox.sandbox.keeper import ASIDE, rename_aside
+from pure_agent_loop.toolbox.sandbox.places import Places
+from pure_agent_loop.toolbox.sandbox.protect import NotRestored, note_left, places_file, refuse_if_left
 
 SET_ASIDE = ".of-a-command"
+_GIT = ".git"
 # The data of git, and of its extensions for large files: never obeyed.
 _DATA = re.compile(
     r"[A-Z][A-Z_]*|objects|refs|logs|index|sharedindex\.\w+|packed-refs|shallow|rr-cache|info|lfs|annex|gitdir"
-    r"|locked|description|gc\.(log|pid)|.*\.lock"
+    rf"|locked|description|gc\.(log|pid)|.*\.lock|.*{re.escape(ASIDE)}"
 )
 _GIT_FOLDERS = ("modules", "worktrees")  # hold git folders of their own
 _TOP_COMMON = b"../.."  # where every worktree's git folder finds the common one
-# Names that `Protected` handles at the top of a git folder.
-PROTECTED_ELSEWHERE = ("hooks", "config", "config.worktree", "commondir")
-_MAX_FILE = 100_000  # bytes of a file that is restored
+# Parts of a git folder that git executes, or that hold or name a configuration: restored, as at the top.
+_RESTORED = ("hooks", "config", "config.worktree", "commondir")
+_MAX_FILE, _MAX_RESTORED = 100_000, 2_000_000  # bytes of a file, and of all files, that are restored
 _Signature = list[Any]
+# What happens to an entry that changed: it comes back, is restored, or moves to a git folder.
+_Fate = bool | str
 
 
 class GitState:
-    """The entries of one git folder that are not data.
+    """The entries of a git folder, or of a workspace, that a program may obey.
 
     Args:
-        git: The git folder.
+        folder: The git folder or the workspace.
+        names: Names that are protected at the top of the workspace; None for a git folder.
+        parts: Data in the git folder, to look at this alone; empty for the whole folder.
     """
 
-    def __init__(self, git: Path) -> None:
-        self._git = git
+    def __init__(
+        self, folder: Path, names: Sequence[str] | None = None, *, parts: Sequence[str] = ()
+    ) -> None:
+        self._folder, self._parts = folder, parts
+        wanted = (_GIT, _GIT + SET_ASIDE, *(name for name in names or () if "/" not in name))
+        self._places = None if names is None else Places(str(folder), wanted)
+        self._restored = [name for name in _RESTORED if names is None or f"{_GIT}/{name}" in names]
+        self._set: list[str] = []
+        if folder.is_dir():
+            with self._file.open("ab") as running, _alone(self._file):
+                self._end(running)
+
+    @property
+    def is_aside(self) -> bool:
+        """True if something comes back for a command."""
+        return any(path.endswith(SET_ASIDE) for path in self._paths(data=False))
 
     @contextmanager
     def enforced(self) -> Iterator[list[str]]:
         """Bring back what was set aside, and set it aside again at the end, with what is new or changed.
 
-        If several commands run, this happens before the first and after the last of them. When the context
-        ends, the yielded list has the names of what was set aside.
+        If several commands run, this happens before the first and after the last of them; after a killed
+        process, at the next start. When the context ends, the yielded list has the names of what was set
+        aside or restored.
         """
         import fcntl  # needs Linux, as the sandboxes do
 
         names: list[str] = []
-        file = places_file(self._git, ".git")
+        refuse_if_left(self._folder)
+        file = self._file
         with file.open("ab") as running:
             with _alone(file):
-                if not file.stat().st_size:  # no command is running, and none was killed with us
-                    file.write_text(json.dumps(self._signatures()))
-                self._bring_back()
+                self._end(running)
+                paths = self._paths()
+                if not file.stat().st_size:  # no command is running
+                    file.write_text(json.dumps(_signatures(paths)))
+                for path in paths:
+                    name = path.removesuffix(SET_ASIDE)
+                    if name != path and paths[path] is True and not os.path.lexists(name):
+                        with suppress(OSError):
+                            Path(path).rename(name)
                 fcntl.flock(running, fcntl.LOCK_SH)
             try:
                 yield names
             finally:
-                with _alone(file), suppress(BlockingIOError):  # another command is running
-                    fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    names += self._set_aside(json.loads(file.read_bytes()))
-                    file.write_bytes(b"")
+                with _alone(file):
+                    self._end(running)
+                names += self._set
+                self._set = []
 
-    def _set_aside(self, before: dict[str, _Signature]) -> Iterator[str]:
-        for name, signature in self._signatures().items():
-            old = before.get(name)
-            if signature != old:
-                with suppress(OSError):
-                    rename_aside(name, SET_ASIDE)
-                    yield os.path.relpath(name + SET_ASIDE, self._git.parent)
-                    if old and isinstance(old[-1], str):  # a file that Git or a person made
-                        Path(name).write_bytes(bytes.fromhex(old[-1]))
+    @property
+    def _file(self) -> Path:
+        return places_file(self._folder, _GIT + "-".join(self._parts))
 
-    def _bring_back(self) -> None:
-        for entry in list(_entries(self._git, lambda name: name.endswith(SET_ASIDE))):
-            name = str(entry).removesuffix(SET_ASIDE)
-            if not os.path.lexists(name) and not self._is_elsewhere(Path(name)):
-                with suppress(OSError):
-                    entry.rename(name)
+    def _end(self, running: BinaryIO) -> None:
+        """Set aside what the commands left that have ended or were killed, unless another one is running."""
+        import fcntl
 
-    def _signatures(self) -> dict[str, _Signature]:
-        entries = _entries(self._git, lambda name: not name.endswith(SET_ASIDE))
-        return {str(entry): _signature(entry) for entry in entries if not self._is_elsewhere(entry)}
+        with suppress(BlockingIOError):
+            fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(ValueError):  # empty, or cut because the process was killed before the command
+                self._set += self._set_aside(*json.loads(self._file.read_bytes()))
+                note_left(self._folder, self._set)
+            self._file.write_bytes(b"")
 
-    def _is_elsewhere(self, entry: Path) -> bool:
-        return entry.parent == self._git and entry.name in PROTECTED_ELSEWHERE
+    def _set_aside(self, before: dict[str, _Signature], contents: dict[str, str]) -> Iterator[str]:
+        top = self._folder if self._places else self._folder.parent
+        fates = self._paths()
+        for path, signature in _signatures(fates)[0].items():
+            if signature != before.get(path):
+                fate = fates[path]
+                try:
+                    into = fate if isinstance(fate, str) else ""
+                    aside = rename_aside(path, SET_ASIDE if fate is True else ASIDE, into)
+                    if path in contents:  # a file that Git or a person made
+                        Path(path).write_bytes(bytes.fromhex(contents[path]))
+                        Path(path).chmod(before[path][0])
+                    yield os.path.relpath(aside if fate else path, top)
+                except OSError as error:
+                    if path in contents or os.path.lexists(path):  # else a parent was set aside
+                        yield NotRestored.of(path, top, error.strerror)
+
+    def _paths(self, *, data: bool = True) -> dict[str, _Fate]:
+        """Return the paths that may be obeyed, parents first, and what happens to each.
+
+        Args:
+            data: Return what is not plain in data, too.
+        """
+        places = [str(self._folder)] if self._places is None else self._places.find()
+        paths: dict[str, _Fate] = {}
+        for place in places:
+            is_git = self._places is None or place.endswith((f"/{_GIT}", SET_ASIDE))
+            if self._places is not None and (self._restored or not is_git):
+                paths[place] = is_git
+            if not is_git:
+                paths |= dict.fromkeys(_below(place), False)
+            elif not place.endswith(SET_ASIDE) and not os.path.islink(place):  # noqa: PTH114 - many paths
+                odd = [path for part in self._parts or ("",) for path in odd_entries(place, part) if data]
+                paths |= self._entries_of(place, odd)
+        return paths
+
+    def _entries_of(self, place: str, odd: Sequence[str]) -> dict[str, _Fate]:
+        paths: dict[str, _Fate] = {}
+        entries = list(_entries(Path(place)))
+        others = set(map(str, entries))  # set aside as a whole
+        for path in odd:
+            if others.isdisjoint((path, *map(str, Path(path).parents))):
+                paths[path] = place
+        for entry in entries if not self._parts else ():
+            if str(entry.parent) != place or entry.name not in _RESTORED:
+                paths[str(entry)] = True
+            elif entry.name in self._restored:
+                paths |= dict.fromkeys((str(entry), *_below(str(entry))), False)
+        return paths
+
+
+def _signatures(fates: Mapping[str, _Fate]) -> tuple[dict[str, _Signature], dict[str, str]]:
+    """Return what changes with every change of an entry, and the contents of small files."""
+    signatures: dict[str, _Signature] = {}
+    contents: dict[str, str] = {}
+    room = _MAX_RESTORED
+    for path, fate in fates.items():
+        if isinstance(fate, str):
+            signatures[path] = _kind(path)
+        elif not path.endswith(SET_ASIDE):
+            at, content = Path(path), _small_file(path)
+            if content is not None:
+                signatures[path] = [at.lstat().st_mode & 0o7777, hashlib.sha256(content).hexdigest()]
+                room -= len(content)
+                contents |= {path: content.hex()} if room >= 0 else {}
+            elif at.is_dir() and not at.is_symlink() and (at.name == _GIT or not fate):
+                signatures[path] = []  # its entries are compared
+            else:
+                signatures[path] = _times(path)
+    return signatures, contents
+
+
+def _small_file(path: str) -> bytes | None:
+    with suppress(OSError):
+        content = read_plain(path, _MAX_FILE + 1)
+        return content if len(content) <= _MAX_FILE else None
+    return None
+
+
+def _kind(path: str) -> _Signature:
+    """Return what changes if an odd entry is replaced, but not if git writes to a file."""
+    with suppress(OSError):  # the path may be too long
+        status = os.lstat(path)
+        target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 - the unresolved target
+        return [status.st_ino, status.st_mode, status.st_nlink, target]
+    return []
 
 
 @contextmanager
@@ -103,33 +216,35 @@ def _alone(file: Path) -> Iterator[None]:
         yield
 
 
-def _entries(folder: Path, wanted: Callable[[str], bool], *, is_git: bool = True) -> Iterator[Path]:
+def _entries(folder: Path, *, is_git: bool = True) -> Iterator[Path]:
     """Yield the entries of a git folder, and of git folders in it, that are not data."""
     with suppress(OSError):
         for entry in sorted(folder.iterdir()):
             is_folder = entry.is_dir() and not entry.is_symlink()
             if is_folder and is_git and entry.name in _GIT_FOLDERS:
-                yield from _entries(entry, wanted, is_git=False)
+                yield from _entries(entry, is_git=False)
             elif is_folder and not is_git and not entry.name.endswith(SET_ASIDE):
-                yield from _entries(entry, wanted, is_git=(entry / "HEAD").is_file())
-            elif wanted(entry.name) and not (is_git and _is_data(entry)):
+                yield from _entries(entry, is_git=(entry / "HEAD").is_file())
+            elif not (is_git and _is_data(entry)):
                 yield entry
 
 
 def _is_data(entry: Path) -> bool:
-    if entry.name == "commondir" and entry.is_file() and entry.parent.parent.name == "worktrees":
-        return entry.read_bytes().strip() == _TOP_COMMON
+    if entry.name == "commondir" and entry.parent.parent.name == "worktrees":
+        return (_small_file(str(entry)) or b"").strip() == _TOP_COMMON
     return bool(_DATA.fullmatch(entry.name))
 
 
-def _signature(entry: Path) -> _Signature:
-    """Return what changes with every change of an entry: the content, or times that no command can set."""
-    if entry.is_file() and not entry.is_symlink() and entry.stat().st_size <= _MAX_FILE:
-        return [entry.stat().st_mode, entry.read_bytes().hex()]
-    folders = os.walk(entry)
-    paths = [str(entry), *(f"{at}/{name}" for at, *lists in folders for names in lists for name in names)]
-    signature: _Signature = []
-    for path in sorted(paths):
-        status = os.lstat(path)
-        signature.append([status.st_ino, status.st_mode, status.st_size, status.st_ctime_ns])
-    return signature
+def _below(folder: str) -> Iterator[str]:
+    for at, *lists in os.walk(folder) if not os.path.islink(folder) else ():  # noqa: PTH114 - many paths
+        yield from (f"{at}/{name}" for names in lists for name in names)
+
+
+def _times(path: str) -> _Signature:
+    """Return times and numbers that no command can set, of an entry and all in it."""
+    times: _Signature = []
+    for each in sorted([path, *_below(path)]):
+        with suppress(OSError):  # the path may be too long
+            status = os.lstat(each)
+            times.append([status.st_ino, status.st_mode, status.st_size, status.st_ctime_ns])
+    return times

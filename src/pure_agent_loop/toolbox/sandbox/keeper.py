@@ -4,43 +4,85 @@ A standalone program (``python -I -S keeper.py NAME...``), so that it continues 
 The program moves aside what a command creates under such a name, within milliseconds and once more after the
 command. For each move it prints the name and a zero byte. It imports nothing from the package.
 """
-# ruff: noqa: PTH104, PTH108, PTH112, PTH114 - pathlib is slow to import
+# ruff: noqa: PTH101 - pathlib is slow to import
 
 from __future__ import annotations
 
 import os
 import select
 import shutil
+import stat
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 ASIDE = ".changed-during-a-command"
+_MAX_NAME = 180  # bytes of a name that are kept, so that the new name is not too long
+_TRIES = 5  # to delete a folder, in which a command may still be writing
 _SECONDS = 0.005  # seconds between two checks
 _LAST_SECONDS = 3.0  # seconds: enough for all children of a killed process to end
 
 
-def rename_aside(path: str, suffix: str = ASIDE) -> None:
-    """Rename an entry. An entry moved aside earlier is deleted.
+@contextmanager
+def opened(folder: str) -> Iterator[int]:
+    """Open a folder without following a link on the way, and give its owner all rights.
+
+    Raises:
+        OSError: A part of the path is not a folder, or is a link.
+    """
+    handle = os.open("/", os.O_PATH)
+    try:
+        for part in filter(None, folder.split("/")):
+            outer = handle
+            handle = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
+            os.close(outer)
+        mode = os.fstat(handle).st_mode
+        if mode & 0o700 != 0o700:
+            with suppress(OSError):  # another user's
+                os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(mode) | 0o700)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def rename_aside(path: str, suffix: str = ASIDE, into: str = "") -> str:
+    """Rename an entry; return its new path. An entry moved aside earlier is deleted, or has its name alone.
+
+    Args:
+        into: The folder that receives the entry; the same folder if empty.
 
     Raises:
         OSError: The rename failed.
     """
-    aside = path + suffix
-    if os.path.isdir(aside) and not os.path.islink(aside):
-        shutil.rmtree(aside, ignore_errors=True)
-    elif os.path.lexists(aside):
-        os.unlink(aside)
-    os.rename(path, aside)
-
-
-def move_all_aside(names: list[str]) -> list[str]:
-    """Move existing entries aside; return their names."""
-    there = [name for name in names if os.path.lexists(name)]
-    for name in there:
+    folder, name = os.path.split(path)
+    into = into or folder
+    with opened(folder) as source, opened(into) as target:
+        base = os.fsdecode(os.fsencode(name)[:_MAX_NAME])
+        aside = base + suffix
+        for _ in range(_TRIES):
+            shutil.rmtree(f"{into}/{aside}", ignore_errors=True)
         with suppress(OSError):
-            rename_aside(name)
-    return there
+            os.unlink(aside, dir_fd=target)
+        if os.path.lexists(f"{into}/{aside}"):  # it cannot be deleted
+            aside = f"{base}.{os.urandom(4).hex()}{suffix}"
+        os.rename(name, aside, src_dir_fd=source, dst_dir_fd=target)
+    return f"{into}/{aside}"
+
+
+def move_all_aside(names: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Move existing entries aside; return their names, and the errors of those that stay."""
+    made: list[str] = []
+    errors: dict[str, str] = {}
+    for name in names:
+        if os.path.lexists(name):
+            try:
+                rename_aside(name)
+                made.append(name)
+            except OSError as error:
+                if os.path.lexists(name):
+                    errors[name] = error.strerror or str(error)
+    return made, errors
 
 
 def main() -> None:
@@ -51,7 +93,7 @@ def main() -> None:
             time.sleep(_SECONDS)
         elif select.select([0], [], [], _SECONDS)[0]:
             until = time.monotonic() + _LAST_SECONDS
-        made = move_all_aside(names)
+        made, _ = move_all_aside(names)
         if made:
             with suppress(OSError):  # the reader has closed the pipe
                 os.write(1, b"".join(os.fsencode(name) + b"\0" for name in made))

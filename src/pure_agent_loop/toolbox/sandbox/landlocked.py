@@ -57,7 +57,7 @@ class Landlock(Sandbox):
         self._root, self._network = root, network
         outer = outer_of(root, is_too_much)
         far = [str(git) for git in outer.own if not git.is_relative_to(root)]
-        self._protected, self._git_state = Protected(root, protected), GitState(root / ".git")
+        self._protected, self._git_state = Protected(root, protected), GitState(root, protected)
         self.beyond = outer.why or ({"key": "git_only_read", "path": far[0]} if far else {})
         self._readable = [*resolved_folders(readable), *outer.readable]
 
@@ -75,4 +75,6 @@ class Landlock(Sandbox):
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
         """See `Sandbox`."""
-        return enforce_all([*([] if start.read_only else [self._protected]), self._git_state])
+        if start.read_only:
+            return enforce_all([self._git_state] if self._git_state.is_aside else [])
+        return enforce_all([self._git_state, self._protected])

@@ -9,6 +9,7 @@ the pipe, and also when the caller's process is killed.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -46,6 +47,7 @@ class Start:
 
     Args:
         home: Private folder of this command. A sandbox with its own takes only git's settings from it.
+        input_fd: Descriptor of the command's standard input; -1 for an empty one.
         info_fd: Descriptor to which bubblewrap writes the id of the first process inside.
         limits: See `Limits`.
         filter_fd: Descriptor from which bubblewrap reads the system call filter.
@@ -55,7 +57,7 @@ class Start:
     command: Sequence[str]
     cwd: str
     home: str = ""
-    input_path: str = "/dev/null"
+    input_fd: int = -1
     info_fd: int = -1
     limits: Limits = field(default_factory=Limits)
     filter_fd: int = -1
@@ -97,7 +99,7 @@ def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[
     """
     plan = {
         "command": list(start.command),
-        "input": start.input_path,
+        "input": f"/proc/self/fd/{start.input_fd}" if start.input_fd >= 0 else os.devnull,
         "limits": asdict(start.limits),
         "confine": confine,
     }

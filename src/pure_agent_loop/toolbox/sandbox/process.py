@@ -180,9 +180,9 @@ class _Run:
         passed, standard = [], asyncio.subprocess.DEVNULL
         if self._stdin_data is not None:
             standard = _open_copy(stack, self._stdin_data)
-            passed.append(standard)
-            self._start = replace(self._start, input_path=f"/proc/self/fd/{standard}")
+            self._start = replace(self._start, input_fd=standard)
         if self._sandbox.supervised:
+            passed += [standard] if standard >= 0 else []
             standard, self._go = os.pipe()
             stack.callback(os.close, standard)
             self._info, info = os.pipe()

@@ -13,7 +13,9 @@ A missing name has nothing to mount on, and creating one would leave it in the u
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,13 +28,30 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, script_argv
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.repository import read_plain
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import keeper
 
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
-Content = dict[str, tuple[int, bytes]]  # path -> (mode, content of the file or target of the link)
+# path -> (mode, content of the file or target of the link); above the limits the time of a change, no mode
+Content = dict[str, tuple[int, bytes]]
+_ONLY_TIMES = 0  # the mode of an entry whose content was not read
+
+
+class NotRestored(str):
+    """A name that a command changed, with the reason why it was not restored or moved aside."""
+
+    path = ""
+    """The path that a person must clear before the next command; empty to run it anyway."""
+
+    @classmethod
+    def of(cls, path: str, root: Path, why: object) -> NotRestored:
+        """Return the name of a path in a folder that a command left there for good."""
+        self = cls(f"{os.path.relpath(path, root)} ({why})")
+        self.path = path
+        return self
 
 
 class Enforced(Protocol):
@@ -86,16 +105,25 @@ class Protected:
             WorkspaceError: A name is a symbolic link, which cannot be protected.
         """
         restored: list[str] = []
+        refuse_if_left(self._root)
         with self._missing.used() as lock:
             kept = {str(path) for parts in self._names if (path := self._first_missing(parts))}
             self._missing.add(kept)
+            paths = dict.fromkeys(map(self._compared, self._names))
             before = {
-                path: None if any(str(way) in kept for way in (path, *path.parents)) else _content(path)
-                for path in (self._root.joinpath(*parts) for parts in self._names)
+                path: _content(path)
+                for path in paths
+                if not any(str(way) in kept for way in (path, *path.parents))
             }
             with self._run_keeper(sorted(kept), lock, restored):
                 yield restored
             restored += [name for path in before if (name := self._restore(path, before[path]))]
+            note_left(self._root, restored)
+
+    def _compared(self, parts: Sequence[str]) -> Path:
+        """Return a path, or the file where a folder is expected, such as the `.git` of a worktree."""
+        ways = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+        return next((way for way in ways if way.is_file()), ways[-1])
 
     @contextmanager
     def _run_keeper(self, names: list[str], lock: int, restored: list[str]) -> Iterator[None]:
@@ -108,14 +136,25 @@ class Protected:
             finally:
                 process.kill()
                 output = process.communicate()[0].decode("utf-8", "replace").split("\0")
-                made = dict.fromkeys(filter(None, [*output, *keeper.move_all_aside(names)]))
+                self._give_rights()
+                moved, errors = keeper.move_all_aside(names)
+                made = dict.fromkeys(name for name in (*output, *moved) if name and name not in errors)
                 restored += [os.path.relpath(name, self._root) for name in made]
+                restored += [NotRestored.of(name, self._root, why) for name, why in errors.items()]
 
-    def _restore(self, path: Path, before: Content | None) -> str:
+    def _give_rights(self) -> None:
+        """Give the owner back what a command took, in the folders of protected names."""
+        for way in sorted({self._root.joinpath(*parts[:-1]) for parts in self._names}):
+            with suppress(OSError), keeper.opened(str(way)):  # missing, or a link, which is moved aside
+                pass
+
+    def _restore(self, path: Path, before: Content) -> str:
         """Restore a changed name, and move the changed content aside. Return the name if it was changed."""
-        if before is None or _content(path) == before:
+        if _content(path) == before:
             return ""
         name = path.relative_to(self._root)
+        if any(mode == _ONLY_TIMES for mode, _ in before.values()):
+            return NotRestored(f"{name} ({MAX_FILES:,} files, {MAX_BYTES:,} bytes)")
         try:
             for way in (*reversed(name.parents[:-1]), name):
                 at = self._root / way
@@ -125,7 +164,7 @@ class Protected:
                     at.mkdir(exist_ok=True)
             _write(before)
         except OSError as error:  # an exception here would lose the command's output
-            return f"{name} ({error.strerror}!)"
+            return NotRestored.of(str(path), self._root, error.strerror)
         return str(name)
 
     def _first_missing(self, parts: Sequence[str]) -> Path | None:
@@ -200,34 +239,61 @@ def places_file(folder: Path, kind: str = "") -> Path:
     return file
 
 
-def _content(path: Path) -> Content | None:
-    """Read the content of a name without following links; return None above the limits."""
+def note_left(folder: Path, names: Iterable[str]) -> None:
+    """Note what stays in place, for `refuse_if_left`."""
+    paths = [name.path for name in names if isinstance(name, NotRestored) and name.path]
+    if left := {path: _identity(path) for path in paths if os.path.lexists(path)}:
+        file = places_file(folder, ".left")
+        file.write_text(json.dumps(json.loads(file.read_bytes() or b"{}") | left))
+
+
+def refuse_if_left(folder: Path) -> None:
+    """Allow a command only if a person has removed or changed what an earlier one left.
+
+    Raises:
+        WorkspaceError: Something is still there.
+    """
+    file = places_file(folder, ".left")
+    for path, identity in json.loads(file.read_bytes() or b"{}").items():
+        if os.path.lexists(path) and _identity(path) == identity:
+            raise WorkspaceError(model_text("left_in_place", path=path))
+    file.write_bytes(b"")
+
+
+def _identity(path: str) -> list[int]:
+    status = os.lstat(path)
+    return [status.st_ino, status.st_ctime_ns]
+
+
+def _content(path: Path) -> Content:
+    """Read the content of a name without following links; above the limits, only the times of changes."""
     content: Content = {}
     pending, room = [path], MAX_BYTES
     while pending:
         at = pending.pop()
         with suppress(OSError):
-            mode = at.lstat().st_mode
-            if at.is_symlink():
-                content[str(at)] = (mode, os.fsencode(os.readlink(at)))  # noqa: PTH115 - the unresolved target
-            elif at.is_dir():
-                content[str(at)] = (mode, b"")
-                pending += at.iterdir()
-            elif at.is_file():
-                content[str(at)] = (mode, at.read_bytes()[: room + 1])
+            status = at.lstat()
+            content[str(at)] = (status.st_mode, b"")
+            if stat.S_ISLNK(status.st_mode):
+                target = os.readlink(at)  # noqa: PTH115 - the unresolved target
+                content[str(at)] = (status.st_mode, os.fsencode(target))
+            elif stat.S_ISDIR(status.st_mode):
+                pending += sorted(at.iterdir())
+            elif status.st_size > room or len(content) > MAX_FILES:
+                content[str(at)] = (_ONLY_TIMES, b"%d %d" % (status.st_ino, status.st_ctime_ns))
+            elif stat.S_ISREG(status.st_mode):
+                content[str(at)] = (status.st_mode, read_plain(at, room))
                 room -= len(content[str(at)][1])
-        if room < 0 or len(content) > MAX_FILES:
-            return None
     return content
 
 
 def _write(before: Content) -> None:
     for name, (mode, content) in before.items():  # parents come before their entries
         at = Path(name)
-        if mode & 0o170000 == 0o040000:
-            at.mkdir(mode=mode & 0o7777, exist_ok=True)
-        elif mode & 0o170000 == 0o120000:
+        if stat.S_ISDIR(mode):
+            at.mkdir(mode=stat.S_IMODE(mode) | 0o700, exist_ok=True)
+        elif stat.S_ISLNK(mode):
             at.symlink_to(os.fsdecode(content))
-        else:
+        elif stat.S_ISREG(mode):
             at.write_bytes(content)
-            at.chmod(mode & 0o7777)
+            at.chmod(stat.S_IMODE(mode))

@@ -181,7 +181,7 @@ def _exec(plan: dict[str, Any], landlock: Any, seccomp: Any) -> None:
         stdin = os.open(plan["input"], os.O_RDONLY)
         os.dup2(stdin, 0)
         os.dup2(1, 2)
-        os.closerange(3, 4096)
+        os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)  # noqa: PTH208 - no pathlib here
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)  # Python ignores the first two, and children inherit that

@@ -7,7 +7,6 @@ therefore fail with git's own error: nothing is committed in another form.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from contextlib import suppress
@@ -37,7 +36,7 @@ def write_user_git(home: Path, root: Path, *, any_owner: bool) -> None:
     place = home / PLACE
     place.mkdir(parents=True)
     settings = user_settings(root)
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "git")
+    config = Path(child_environment().get("XDG_CONFIG_HOME") or Path.home() / ".config", "git")
     named = {name: value for name, value in settings if value}
     for key, name in _FILES.items():
         file = Path(named.get(key, str(config / name))).expanduser()

@@ -39,12 +39,13 @@ _CACHES = {
 }
 _TAKEN_OVER = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
 _HARMLESS = re.compile(r"[\w.@:/+-]{1,64}")
+_GIT_IDENTITY = re.compile(r"(GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|EMAIL)")
 
 
 def clean_environment(
     home: str, *, path: str = "", extra: Mapping[str, str] | None = None, temporary: str = ""
 ) -> dict[str, str]:
-    """Return the variables of a command. Only language and time zone are inherited.
+    """Return the variables of a command. Only language, time zone and the author for git are inherited.
 
     Args:
         home: Value of ``HOME``.
@@ -58,7 +59,7 @@ def clean_environment(
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if _TAKEN_OVER.fullmatch(name) and _HARMLESS.fullmatch(value)
+        if (_TAKEN_OVER.fullmatch(name) and _HARMLESS.fullmatch(value)) or _GIT_IDENTITY.fullmatch(name)
     }
     checked = check_variables(extra or {})
     return {

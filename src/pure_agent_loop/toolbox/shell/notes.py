@@ -7,7 +7,9 @@ import re
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.sandbox.git_state import SET_ASIDE
+from pure_agent_loop.toolbox.sandbox.keeper import ASIDE
 from pure_agent_loop.toolbox.sandbox.process import Finished
+from pure_agent_loop.toolbox.sandbox.protect import NotRestored
 
 _SIGNALS = {
     134: "aborted",
@@ -96,10 +98,12 @@ def format_result(
         lines.append(model_text("output_cut"))
     lines += [model_text("not_shown", why=reason) for reason in why_missing]
     lines += [beyond] if beyond else []
-    aside = [name for name in finished.restored if name.endswith(SET_ASIDE)]
-    restored = [name for name in finished.restored if name not in aside]
-    for key, names in (("restored", restored), ("set_aside", aside)):
-        lines += [model_text(key, names=", ".join(names))] if names else []
+    names: dict[str, list[str]] = {"restored": [], "set_aside": [], "moved_aside": [], "not_restored": []}
+    for name in finished.restored:
+        suffixes = {SET_ASIDE: "set_aside", ASIDE: "moved_aside"}
+        key = next((key for suffix, key in suffixes.items() if name.endswith(suffix)), "restored")
+        names["not_restored" if isinstance(name, NotRestored) else key].append(name)
+    lines += [model_text(key, names=", ".join(some)) for key, some in names.items() if some]
     if temporary:
         lines.append(model_text("use_tmpdir"))
     elif still and code != 0:

@@ -20,7 +20,7 @@ from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import shorten
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.tool_context import current_call
+from pure_agent_loop.tool_context import ToolContext, current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 MAX_TIMEOUT = 3_600.0
+_TIMEOUT = 120.0  # seconds
 TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to people
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
 # Extra time for the tool to end a command's processes.
@@ -74,7 +75,7 @@ class Shell:
         sandbox: ``auto`` for the best available, or ``bubblewrap``, ``landlock``, ``none``.
         network: Allow the network.
         unsandboxed: Where there is no sandbox, run commands anyway, as the policy decides.
-        timeout: Default timeout in seconds.
+        timeout: Seconds for a command that sets none; None for the ``tool_timeout`` of the run, at most 120.
         max_output: Bytes of output shown to the model.
         env: More environment variables.
         path: Folders at the start of ``PATH``; readable in a sandbox.
@@ -95,7 +96,7 @@ class Shell:
         sandbox: str = "auto",
         network: bool = False,
         unsandboxed: bool = False,
-        timeout: float = 120.0,
+        timeout: float | None = None,
         max_output: int = 30_000,
         env: Mapping[str, str] | None = None,
         path: Sequence[str] = (),
@@ -107,7 +108,7 @@ class Shell:
         root = Path(workspace_root).expanduser()
         if not root.is_dir():
             raise ConfigError(f"workspace_root={str(workspace_root)!r} is not an existing folder.")
-        if not 0 < timeout <= MAX_TIMEOUT:
+        if timeout is not None and not 0 < timeout <= MAX_TIMEOUT:
             raise ConfigError(
                 f"timeout={timeout!r} must be more than 0 and at most {MAX_TIMEOUT:.0f} seconds."
             )
@@ -118,7 +119,7 @@ class Shell:
             check_workspace(self._root)
         self._policy = policy or ShellPolicy(root=str(self._root))
         self._unsandboxed, self._network = unsandboxed, network
-        self._timeout, self._max_output = float(timeout), max_output
+        self._timeout, self._max_output = timeout, max_output
         self._limits = limits or Limits()
         self._tried: dict[str, tuple[str, Finished, float]] = {}
         own = user_path()
@@ -206,7 +207,7 @@ class Shell:
     ) -> Permission:
         """Run an unapproved command read-only, and decide by the result."""
         read_only = Permission("allow", "read-only", read_only=True)
-        seconds = self._timeout if timeout is None else timeout
+        seconds = self._default_timeout(context) if timeout is None else timeout
         if "\0" in command or not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_TIMEOUT:
             return read_only  # the tool itself raises the error
         left = seconds if context.seconds is None else max(0.001, min(seconds, context.seconds))
@@ -267,10 +268,10 @@ class Shell:
         """Run a command line, and return how it ended, and its output. Same arguments as the tool."""
         if "\0" in command:
             raise WorkspaceError(model_text("nul"))
-        seconds = self._timeout if timeout is None else timeout
+        call = current_call()
+        seconds = self._default_timeout(call) if timeout is None else timeout
         if not 0 < seconds <= MAX_TIMEOUT:
             raise WorkspaceError(model_text("seconds_range", limit=MAX_TIMEOUT))
-        call = current_call()
         read_only = call is not None and call.read_only
         finished = self._tried_before(command, call.call_id) if call is not None and read_only else None
         if finished is None:
@@ -287,6 +288,10 @@ class Shell:
             temporary=bool(lacks) and self._wants_temporary(lacks),
         )
         return EndedCommand(_command_end(finished, read_only=read_only), finished.output, text)
+
+    def _default_timeout(self, context: ToolContext | JudgeContext | None) -> float:
+        limit = None if context is None else context.tool_timeout
+        return self._timeout or min(_TIMEOUT, limit or _TIMEOUT)
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
         """Return the result of a recent read-only trial of this call, which need not be repeated."""
