@@ -164,11 +164,11 @@ def test_objects_as_arguments_are_as_strictly_read_as_text(arguments: str):
         ({"prompt_tokens": None}, None),
         ({"prompt_tokens": "many"}, None),
         ({"prompt_tokens": True}, None),
-        ({"prompt_tokens": -1, "completion_tokens": 2}, TokenUsage(0, 2, 2)),
+        ({"prompt_tokens": -1, "completion_tokens": 2}, None),  # then estimated
         ("a lot", None),
         ([1], None),
         (5, None),
-        ({"total_tokens": 9, "prompt_cache_hit_tokens": 2}, TokenUsage(0, 0, 9, cached_tokens=2)),
+        ({"total_tokens": 9, "prompt_cache_hit_tokens": 2}, TokenUsage(0, 0, 9, cached_tokens=0)),
         (
             {
                 "prompt_tokens": 3,
