@@ -227,14 +227,25 @@ def test_a_call_without_a_name_is_kept_so_that_the_model_hears_of_it():
     assert calls(assemble(part(None, '{"a":1}', index=0))) == [("", {"a": 1})]
 
 
-@pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter", "SAFETY"])
+@pytest.mark.parametrize("reason", ["length", "max_tokens"])
 @pytest.mark.parametrize("written", [None, "", " ", '{"path": "/tm', '{"path": {"a": 1}'])
 def test_a_call_that_was_cut_off_is_never_run(reason: str, written: str | None):
     response = assemble(part("g", '{"b":2}', index=0), part("f", written, index=1, id="x"), finish=reason)
-    assert response.finish_reason in ("length", "content_filter")
+    assert response.finish_reason == "length"
     assert [call.invalid is None for call in response.tool_calls] == [True, False]
     assert "cut off" in (response.tool_calls[1].invalid or "")
     assert response.tool_calls[1].arguments == {}
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY", "sensitive"])
+def test_calls_of_a_filtered_answer_are_left_out(reason: str):
+    assembler = Assembler()
+    call = ToolCallDelta(0, "c1", "f", '{"a":1}')
+    assembler.feed(Delta("Let me", tool_calls=(call,)))
+    assembler.feed(Delta(finish_reason=reason, extra={"parts": ["f"]}))
+    response = assembler.finish()
+    assert (response.tool_calls, response.extra) == ([], None)
+    assert (response.content, response.finish_reason) == ("Let me", "content_filter")
 
 
 def test_whole_calls_of_an_answer_that_was_cut_off_later_are_kept():

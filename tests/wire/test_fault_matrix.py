@@ -217,8 +217,8 @@ ANSWERS: dict[str, Kind] = {
     ),
     "content filter in arguments": Kind(
         lambda _: [answer(raw_call("word", '{"number": 4'), finish_reason="content_filter")],
-        stages=(1,),
-        says="InvalidArguments",
+        "content_filter",
+        check=lambda result: result.content.startswith("[Stopped:"),
     ),
     "content filter": Kind(
         lambda _: [answer(finish_reason="content_filter")],

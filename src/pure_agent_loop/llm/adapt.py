@@ -68,9 +68,6 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
         adapted = _with_alternating_roles(adapted)
     if profile.call_stand_in:
         adapted = _with_stand_ins(adapted, profile.call_stand_in)
-    if profile.call_id_length is not None:
-        length = profile.call_id_length
-        adapted = (_with_ids(message, lambda call_id: short_id(call_id, length)) for message in adapted)
     return list(adapted)
 
 
@@ -79,7 +76,9 @@ def adapt_content(messages: Sequence[Message], profile: Profile) -> Sequence[Mes
     if profile.takes is not None:
         taken = [MEDIA_KINDS[kind] for kind in profile.takes]
         messages = [in_words(message, taken) if is_media(message) else message for message in messages]
-    if (limit := profile.call_id_limit) is not None:
+    if (length := profile.call_id_length) is not None:
+        messages = [_with_ids(message, lambda i: short_id(i, length)) for message in messages]
+    elif (limit := profile.call_id_limit) is not None:
         size = min(limit, _SHORT_ID)
         messages = [
             _with_ids(message, lambda i: i if fits_id(i, limit) else short_id(i, size))

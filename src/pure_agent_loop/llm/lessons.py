@@ -120,6 +120,10 @@ _OUTPUT_LIMIT = re.compile(
 _NUMBER = re.compile(r"(?<![\w.-])(?:\d{1,3}(?:,\d{3})+|\d+)(?![\w-]|\.\d)")
 _BELOW = re.compile(r"(?:(?:less|lower|smaller) than|below|[^<]<)[ '\"`]*\Z", re.I)
 _WINDOW = re.compile(r"context|window|prompt|input", re.I)
+# The number that names a context window, as opposed to the prompt in "limit: 190000 + 64000 > 200000".
+_NAMED_WINDOW = re.compile(
+    r"\b(?:maximum|context|window|limit)\b\D{0,40}?(\d{1,3}(?:,\d{3})+|\d+)(?![\w,]|\s*\+)", re.I
+)
 _LEAST_ANSWER = 16  # the smallest limit that OpenAI accepts
 _NAMES_PROPERTIES = re.compile(
     r"propert(?:y|ies)\b.{0,40}\b(?:key|name)|(?:key|name)s?\b.{0,40}\bpropert|parameter names?", re.I | re.S
@@ -292,9 +296,12 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
         return 0, 0
     numbers = _numbers(said)
     limit = window = 0
-    if sent in numbers and _WINDOW.search(said):
+    if _WINDOW.search(said):
         others = [number for number in numbers if number != sent]
-        for pairs in (permutations(others, 2), [(sent, number) for number in others]):
+        limit, window = _room_in_named_window(said, others, sent)
+    if sent in numbers and _WINDOW.search(said) and not limit:
+        parts = [number for number in others if number - sent not in others]  # a sum is no window
+        for pairs in (permutations(parts, 2), [(sent, number) for number in parts]):
             rooms = [(size - prompt, size) for size, prompt in pairs if prompt < size < prompt + sent]
             fitting = [room for room in rooms if LEAST_ROOM <= room[0] < sent]
             limit, window = (limit, window) if limit else max(fitting, default=(0, 0))
@@ -305,6 +312,24 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
     if own and limit:
         reject([own], f"Set it to at most {limit}, or leave it out.", error)
     return limit, window
+
+
+def _room_in_named_window(said: str, numbers: Sequence[int], sent: int) -> tuple[int, int]:
+    """Return what the prompt leaves of the window that an error names, and the window; 0 for none.
+
+    Args:
+        numbers: Numbers of the error without `sent`: the window, the prompt or its parts, or the sum of
+            prompt and output limit.
+        sent: Output limit of the request.
+    """
+    named = [int(match[1].replace(",", "")) for match in _NAMED_WINDOW.finditer(said)]
+    rooms = [
+        (size - prompt, size)
+        for size in named
+        for prompt in [number - sent if number > max(size, sent) else number for number in numbers]
+        if 0 < prompt < size and LEAST_ROOM <= size - prompt < sent
+    ]
+    return min(rooms, default=(0, 0))
 
 
 def limit_of(body: JsonFields) -> int | None:

@@ -106,3 +106,9 @@ def checked_string(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("not a string")
     return value
+
+
+def is_error(event: JsonFields) -> bool:
+    """Return True for an event that reports an error; one that names none, as in ``error: null``, is none."""
+    kind, details = event.get("type"), event.get("error")
+    return bool(details or (kind and (event.get("message") or event.get("code")))) and kind in ("error", None)

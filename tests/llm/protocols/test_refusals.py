@@ -94,6 +94,27 @@ def limit_rule(kind: str, most: int = 8192) -> Any:
     return rule
 
 
+def exact_ids_rule(kind: str) -> Any:
+    words = "Tool call id was call_x but must be a-z, A-Z, 0-9, with a length of 9."
+    own = r"|call_\d+" if kind == "gemini" else ""  # its signed parts go back unchanged
+    form = re.compile("[a-zA-Z0-9]{9}" + own)
+    return lambda body: None if all(map(form.fullmatch, call_ids(body))) else words
+
+
+def window_rule(kind: str) -> Any:
+    """Refuse what exceeds a window of 50,000 tokens, with a prompt of 1,200."""
+    words = (
+        "This model's maximum context length is 50000 tokens. However, you requested {} tokens (1200 in the "
+        "messages, {} in the completion). Please reduce the length of the messages or completion."
+    )
+
+    def rule(body: Any) -> str | None:
+        most = limit(body) or 0
+        return words.format(1200 + most, most) if most > 48_800 else None
+
+    return rule
+
+
 def signed_rule(kind: str) -> Any:
     """Refuse the signatures of the first request that has any, as after a change of keys."""
     old: set[str] = set()
@@ -122,7 +143,9 @@ def pictures_rule(kind: str, most: int = 3) -> Any:
 RULES = {
     "names": names_rule,
     "ids": ids_rule,
+    "exact ids": exact_ids_rule,
     "limit": limit_rule,
+    "window": window_rule,
     "signed": signed_rule,
     "pictures": pictures_rule,
 }
@@ -194,7 +217,7 @@ def test_refusal_in_any_protocol_is_learned_and_remembered(kind, rule):
     # Strict servers have limits of their own; each is one lesson more.
     own = {"messages": 1, "responses": 1}.get(kind, 0)
     is_kept = (kind, rule) in [("messages", "names"), ("messages", "ids"), ("responses", "ids")]
-    assert first == own + (0 if is_kept or (kind != "messages" and rule == "limit") else 1)
+    assert first == own + (0 if is_kept or (kind != "messages" and rule in ("limit", "window")) else 1)
     assert second == 0
     if rule == "pictures":
         assert coded(3) in pictures(server.bodies[-1])  # the newest is still there
@@ -344,6 +367,11 @@ LIMITS = {
     "max_tokens must be greater than thinking.budget_tokens 4096": 0,
     "You requested 66000 tokens (2000 in the messages, 64000 in the completion); the context is 64768": 62768,
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.": 0,
+    "This model's maximum context length is 5000 tokens. However, you requested 65200 tokens (1200 in the "
+    "messages, 64000 in the completion). Please reduce the length of the messages or completion.": 3800,
+    "This endpoint's maximum context length is 8,192 tokens. However, you requested about 66500 tokens (2000 "
+    "of text input, 500 of tool input, 64000 in the output). Reduce the output tokens.": 5692,
+    "maximum context length is 8192 tokens, however you requested 66500 tokens with max_tokens": 5692,
 }
 
 

@@ -374,7 +374,6 @@ def test_items_of_the_final_event_are_read():
 @pytest.mark.parametrize(
     "event",
     [
-        completed(None),
         completed("x"),
         completed({"type": "message", "content": "text"}),
         completed({"type": "function_call", "call_id": ["c1"], "name": "add"}),
@@ -384,6 +383,78 @@ def test_items_of_the_final_event_are_read():
 def test_unreadable_events_are_incomplete(event):
     with pytest.raises(LLMError, match="unreadable"):
         read(event)
+
+
+def at(index, event):
+    return {**event, "output_index": index}
+
+
+OTHER = {**CALL, "id": "fc_2", "call_id": "c2"}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [done(CALL), at(1, done(CALL)), completed(CALL)],
+        [done(CALL), at(1, done(CALL)), completed(CALL, CALL)],
+        [completed(CALL, CALL)],
+        [added(CALL), at(1, added(CALL)), at(1, done(CALL)), completed(CALL)],
+        [done({**CALL, "id": None}), at(1, done({**CALL, "id": "fc_9"})), completed(None, CALL)],
+    ],
+)
+def test_a_call_that_comes_at_several_indexes_runs_once(events):
+    assert [call.id for call in read(*events).tool_calls] == ["c1"]
+
+
+@pytest.mark.parametrize("second", [OTHER, {**OTHER, "id": "fc_1"}])
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_calls_with_ids_of_their_own_all_run(second, is_streamed):
+    pieces = [
+        {
+            "type": "response.function_call_arguments.delta",
+            "output_index": n,
+            "item_id": item["id"],
+            "delta": "{}",
+        }
+        for n, item in enumerate([CALL, second])
+    ]
+    items = [{**item, "arguments": "{}"} for item in (CALL, second)]
+    begun = [at(n, added({**item, "arguments": ""})) for n, item in enumerate(items)]
+    ended = [at(n, done(item)) for n, item in enumerate(items)]
+    events = [*begun, *pieces, *ended] if is_streamed else []
+    response = read(*events, completed(*items))
+    assert [(call.id, call.arguments) for call in response.tool_calls] == [("c1", {}), ("c2", {})]
+
+
+def test_a_text_that_comes_at_several_indexes_comes_once():
+    item = message_item("Hi.")
+    delta = {"type": "response.output_text.delta", "item_id": item["id"], "output_index": 1, "delta": "Hi."}
+    response = read(done(item), delta, at(1, done(item)), completed(None, item))
+    assert response.content == "Hi."
+
+
+def test_texts_that_differ_under_one_id_all_come():
+    texts = [message_item("One. "), message_item("Two.")]
+    streamed = [at(n, done(item)) for n, item in enumerate(texts)]
+    assert read(*streamed, completed(*texts)).content == read(completed(*texts)).content == "One. Two."
+
+
+@pytest.mark.parametrize("status", ["in_progress", "incomplete"])
+def test_a_call_that_the_server_calls_unfinished_does_not_run(status):
+    (rejected,) = read(completed({**CALL, "status": status})).tool_calls
+    assert "cut off" in rejected.invalid
+
+
+def test_the_last_status_of_a_call_counts():
+    (call,) = read(
+        done({**CALL, "status": "in_progress"}), completed({**CALL, "status": "completed"})
+    ).tool_calls
+    assert call.invalid is None
+
+
+@pytest.mark.parametrize("event", [{"error": None}, {"type": "error"}, {"type": "error", "error": None}])
+def test_an_error_event_without_an_error_ends_nothing(event):
+    assert read(done(message_item("Hi.")), event, completed(message_item("Hi."))).content == "Hi."
 
 
 def test_odd_counts_are_left_out():

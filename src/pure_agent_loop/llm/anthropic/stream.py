@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES, HANDLES
-from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
+from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string, is_error
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, sum_of
 
@@ -145,7 +145,7 @@ class MessagesReader(ProtocolReader):
             yield from _transformed(event)
         elif kind == "message_stop":
             self._finish()
-        elif kind == "error" or event.get("object") == "error" or (kind is None and event.get("error")):
+        elif event.get("object") == "error" or is_error(event):
             raise error_of(event)
 
     def _begin(self, index: int | None, content: JsonFields) -> Iterator[Delta]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError
 from pure_agent_loop.llm.calls import RejectedArguments
-from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
+from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string, is_error
 from pure_agent_loop.llm.responses.request import (
     CALL_TYPE,
     COMMENTARY,
@@ -93,7 +93,7 @@ class ResponsesReader(ProtocolReader):
         self._indexes: dict[
             Any, int
         ] = {}  # indexes of items by their ids, for events without an output index
-        self._phases: dict[int, Any] = {}  # phase of each announced item
+        self._announced: dict[int, JsonFields] = {}  # newest form of each announced item
         self._comments: list[str] = []  # commentary until it is known what follows
         self._commented = _NO_ITEM  # index of the newest commentary
         self._has_answer = False  # text that is not commentary has come
@@ -143,7 +143,7 @@ class ResponsesReader(ProtocolReader):
         elif kind in _ENDS:
             response = event.get("response") or {}
             yield from self._end({**response, "status": response.get("status") or kind.rpartition(".")[2]})
-        elif kind == "error" or (kind is None and event.get("error")):
+        elif is_error(event):
             raise error_of(event.get("error") or event)
 
     def _index(self, event: JsonFields, otherwise: int | None = None) -> int:
@@ -153,13 +153,32 @@ class ResponsesReader(ProtocolReader):
             otherwise: Index of an unknown item; None for a new one.
         """
         index, item = event.get("output_index"), event.get("item") or {}
-        names = [name for name in (event.get("item_id"), item.get("id"), item.get("call_id")) if name]
-        if index is None:
-            known = (self._indexes[name] for name in names if name in self._indexes)
-            index = next(known, self._new_index() if otherwise is None and names else otherwise)
+        if index in self._announced and not item:
+            return int(index)
+        names = [name for name in (item.get("call_id"), item.get("id"), event.get("item_id")) if name]
+        known = [self._indexes[name] for name in names if name in self._indexes]
+        if known and (
+            index == known[0]
+            or item == self._items.get(known[0])
+            or not item
+            or self._is_same(known[0], item)
+        ):
+            index = known[0]
+        elif index is None:
+            index = self._new_index() if otherwise is None and names else otherwise
         index = _NO_ITEM if index is None else int(index)
         self._indexes.update(dict.fromkeys(names, index))
         return index
+
+    def _is_same(self, known: int, item: JsonFields) -> bool:
+        """Return True if an event is about the item that came with its name before, at another index.
+
+        Some servers give one id to several items; they differ in their types, call ids or texts.
+        """
+        before = self._announced.get(known, item)
+        call_ids = {each["call_id"] for each in (before, item) if each.get("call_id")}
+        is_other = known in self._items and text_of_item(before) != text_of_item(item)
+        return before.get("type") == item.get("type") and len(call_ids) < 2 and not is_other
 
     def _new_index(self) -> int:
         return max((_NO_ITEM, *self._indexes.values(), *self._items, *self._open)) + 1
@@ -179,7 +198,7 @@ class ResponsesReader(ProtocolReader):
 
     def _say(self, index: int, text: str) -> Iterator[Delta]:
         """Yield text of the answer; hold back commentary, which is the answer only if no other text comes."""
-        if self._phases.get(index) == COMMENTARY and not self._calls:
+        if self._announced.get(index, {}).get("phase") == COMMENTARY and not self._calls:
             is_next = self._comments and index != self._commented
             self._comments += ["\n\n", text] if is_next else [text]
             self._commented = index
@@ -197,7 +216,7 @@ class ResponsesReader(ProtocolReader):
 
     def _added(self, index: int, item: JsonFields) -> Iterator[Delta]:
         streamed, is_call = self._streamed(index), item.get("type") in _CALLS
-        self._phases[index] = item.get("phase")
+        self._announced[index] = item
         if is_call and item.get("name") and index not in self._calls:
             yield from self._release()
             self._calls[index] = number = len(self._calls)
@@ -233,6 +252,8 @@ class ResponsesReader(ProtocolReader):
     def _complete(self, index: int, item: JsonFields) -> Iterator[Delta]:
         """Store a complete item; yield the parts that its deltas lacked."""
         if index in self._items:  # repeated
+            if item.get("status"):
+                self._items[index]["status"] = item["status"]
             return
         yield from self._added(index, item)
         streamed = {name: "".join(pieces) for name, pieces in self._open.pop(index).items()}
@@ -277,8 +298,13 @@ class ResponsesReader(ProtocolReader):
             raise LLMError("The server ended a response that it still runs.", kind="incomplete")
         places: dict[int, int] = {}
         for place, item in enumerate(response.get("output") or ()):
+            if item is None:
+                continue
             index = self._index({"item": item}, place)
-            if index in places or not self._fits(index, item):
+            is_named = bool(item.get("call_id") or item.get("id"))
+            if (index in places and not (is_named and self._is_same(index, item))) or not self._fits(
+                index, item
+            ):
                 index = self._new_index()
             places[index] = place
             yield from self._complete(index, item)  # unless an event has completed it
@@ -311,8 +337,7 @@ class ResponsesReader(ProtocolReader):
         """Reject the calls that the model has not finished, whatever their arguments are."""
         for index in self._calls:
             item = self._items.get(index)
-            status = "in_progress" if item is None else item.get("status")
-            if status == "incomplete" or (is_cut and status == "in_progress"):
+            if is_cut if item is None else item.get("status") in ("incomplete", "in_progress"):
                 written = shorten(str((item or {}).get("arguments") or ""), 200)
                 reason = model_text("cut_off", reason="incomplete", written=written)
                 yield self._piece(index, RejectedArguments(reason))
