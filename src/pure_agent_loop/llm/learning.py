@@ -303,20 +303,14 @@ class LearningClient(HttpClient):
 
         own = _own_limit(attempt.options) if self.keeps_choices else ""
         limit, window = lessons.smaller_limit(attempt.body, error, own)
-        if not limit:
+        if not limit or _own_limit(attempt.options):  # the next request would have the caller's limit again
             return ""
-        before = self.profile, self._window
-        what = f"an answer is limited to {limit:,} tokens"
         if window:
             scale = (window - limit) / max(_estimated(attempt.messages), 1)
             self._window = (window, scale)
-            what = f"an answer is limited to what a window of {window:,} tokens leaves"
-        else:
-            self.profile = replace(self.profile, max_output=limit)
-        if self._limit(attempt.messages, attempt.options) is None:  # the next request would be the same
-            self.profile, self._window = before
-            return ""
-        return what
+            return f"an answer is limited to what a window of {window:,} tokens leaves"
+        self.profile = replace(self.profile, max_output=limit)
+        return f"an answer is limited to {limit:,} tokens"
 
     def _drop_signed(self, messages: Sequence[Message]) -> bool:
         """Leave out the signed data of these messages from now on; the second time, all signed data."""

@@ -418,9 +418,8 @@ class Assembler:
             refusal = LLMResponse(None, [], self._usage, self._raw, reasoning, "content_filter")
             return self._of_models(refusal) if self.served else refusal
         is_filtered = reason == "content_filter"  # what the filter removed may have qualified the calls
-        calls = []
-        if self._calls is not None and not is_filtered:
-            calls = self._calls.finish(reason if reason in CUT_OFF else "")
+        gathered = None if is_filtered else self._calls
+        calls = [] if gathered is None else gathered.finish(reason if reason in CUT_OFF else "")
         is_begun = self._calls is not None and not calls and self._calls.is_begun and reason not in CUT_OFF
         if is_begun or (reason == "tool_calls" and not calls):
             raise LLMError(
@@ -433,8 +432,7 @@ class Assembler:
         if calls and reason not in CUT_OFF:
             reason = "tool_calls"
         text, reasoning = self._joined()
-        holds_calls = is_filtered and self._calls is not None
-        extra = joined(self._extra) if self._extra and not holds_calls else None
+        extra = joined(self._extra) if self._extra and gathered is self._calls else None
         response = LLMResponse(text, calls, self._usage, self._raw, reasoning, reason, extra)
         return self._of_models(response) if self.served else response
 

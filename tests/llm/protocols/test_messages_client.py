@@ -487,6 +487,21 @@ def test_answers_with_free_keys_are_not_constrained(free):
     assert result.output in ({"a": 1}, {"a": {"b": "c"}}), result.error
 
 
+@pytest.mark.parametrize("event", [{"error": None}, {"type": "error"}, {"type": "error", "error": None}])
+def test_an_error_event_without_an_error_ends_nothing(event):
+    reader = MessagesReader()
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi."}},
+        event,
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ]
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    assert "".join(delta.text for delta in reader.feed(body)) == "Hi."
+    assert reader.is_done
+
+
 @in_a_loop
 async def test_long_responses_are_read_in_linear_time():
     pieces = [{"type": "text_delta", "text": "x" * 20}] * 40_000
