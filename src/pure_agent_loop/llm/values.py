@@ -18,6 +18,17 @@ _USAGE_FIELDS = (
     "cached_tokens",
     "estimated",
 )
+_COUNTS = (
+    *("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"),
+    *("cache_write_tokens", "cache_write_1h_tokens"),
+)
+_WHOLES = {  # counts that are a part of another
+    "reasoning_tokens": "completion_tokens",
+    "cached_tokens": "prompt_tokens",
+    "cache_write_tokens": "prompt_tokens",
+    "cache_write_1h_tokens": "cache_write_tokens",
+    "cache_missed_tokens": "prompt_tokens",
+}
 CLOSED = "closed_without_reason"  # internal finish reason: the response is complete, but the server sent none
 
 
@@ -235,21 +246,6 @@ class TokenUsage:
         parts = (data.get("by_model") or {}).items()
         by_model = tuple((name, cls.from_dict(part)) for name, part in parts)
         return cls(**{name: data[name] for name in names if name in data}, by_model=by_model)
-
-
-_COUNTS = (
-    *("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"),
-    *("cache_write_tokens", "cache_write_1h_tokens"),
-)
-
-
-_WHOLES = {  # counts that are a part of another
-    "reasoning_tokens": "completion_tokens",
-    "cached_tokens": "prompt_tokens",
-    "cache_write_tokens": "prompt_tokens",
-    "cache_write_1h_tokens": "cache_write_tokens",
-    "cache_missed_tokens": "prompt_tokens",
-}
 
 
 def _reports_of(usage: TokenUsage) -> dict[str, Any]:
