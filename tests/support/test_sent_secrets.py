@@ -7,9 +7,10 @@ import openai
 import pytest
 from tests.serving import serving
 
-from pure_agent_loop import Agent, OpenAIClient, RetryConfig
+from pure_agent_loop import Agent, OpenAIClient, RetryConfig, tool
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.support.secrets.redaction import Redactor, secret_fields
+from pure_agent_loop.testing import ScriptedLLM
 
 KEY = "q7Zr5t9Lw4Kp3Xb8"
 NAMES = ("authorization", "x-api-key", "cookie", "x-auth")
@@ -105,3 +106,31 @@ def test_a_key_that_a_server_repeats_is_removed_however_it_is_sent(way, task, tm
 )
 def test_secret_header_gives_its_whole_value_and_each_field(value, wanted):
     assert wanted <= set(secret_fields({"Cookie": value}).values())
+
+
+def test_description_of_a_tool_with_a_key_of_another_client_is_redacted():
+    seen = []
+
+    class Asking(ScriptedLLM):
+        secrets = ("own-secret-1234",)
+
+        async def chat(self, messages, tools=None, **options):
+            seen.append(json.dumps(tools))
+            return await super().chat(messages, tools, **options)
+
+        chat_stream = None
+
+    @tool(description=f"Look with {KEY}.")
+    def look() -> str:
+        return "x"
+
+    class Other:
+        secrets = (KEY,)
+
+        async def chat(self, messages, tools=None, **options):
+            raise AssertionError
+
+    helper = Agent(llm=Other(), name="other")
+    Agent(llm=Asking(["ok"]), tools=[look], handoffs=[helper], redact=Redactor([], env={})).run("x")
+    assert "Look with" in seen[0]
+    assert KEY not in seen[0]
