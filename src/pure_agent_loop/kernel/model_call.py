@@ -111,8 +111,10 @@ class Attempts(ABC):
     def __init__(self, request: Request, step: Step) -> None:
         self.state, self.kit = step.state, step.kit
         if self.kit.redactor is not None and self.kit.redactor.of_clients:
-            messages = self.kit.redactor.without_others(request.messages, self.kit.client)
-            request = request if messages is request.messages else request._replace(messages=messages)
+            known = request.messages, request.tools
+            messages, tools = self.kit.redactor.without_others(known, self.kit.client)
+            if messages is not known[0] or tools is not known[1]:
+                request = request._replace(messages=messages, tools=tools)
         self.request, self.step = request, step
         self.assembler: Assembler | None = None
         """Response of the newest attempt so far; None once its usage is counted."""

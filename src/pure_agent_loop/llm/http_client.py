@@ -15,15 +15,23 @@ from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.failures import current_redactor
 from pure_agent_loop.support.portal import close_at_exit
-from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, secrets_of, shown_url
+from pure_agent_loop.support.secrets.redaction import (
+    Redactor,
+    client_secrets,
+    named_secrets,
+    secret_fields,
+    secrets_of,
+    shown_url,
+)
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
-    from pure_agent_loop.llm.message_types import JsonObject, Message, Tools
+    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may need many minutes to read a long prompt, and a retry would start over
+_SENT_LATER = "a key that the first request shows"  # so that runs redact from their first response
 _JSON_PACKAGES = ("jiter", "pydantic_core")
 
 
@@ -35,6 +43,7 @@ class HttpClient(BaseLLMClient):
     thinks_in_text = True
     model: str
     base_url: str
+    _told: Redactor | None = None  # the run that has this client's secrets
 
     def _connect(self, *, prepared: bool) -> None:
         """Set up the connections; if `prepared`, at once, so that it does not use up a request's timeout."""
@@ -46,7 +55,10 @@ class HttpClient(BaseLLMClient):
     def _take_settings(self, settings: JsonObject) -> None:
         """Use settings for transports. Their secrets are redacted in errors."""
         self._settings = settings
-        self._take_secrets(client_secrets(settings))
+        secrets = client_secrets(settings)
+        if callable(settings.get("api_key")) or settings.get("http_client") is not None:
+            secrets["sent later"] = _SENT_LATER
+        self._take_secrets(secrets)
 
     def _take_secrets(self, secrets: dict[str, str]) -> None:
         """Redact secrets in errors, and in the run that uses this client now."""
@@ -54,6 +66,21 @@ class HttpClient(BaseLLMClient):
             self.secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
         if (redactor := current_redactor()) is not None:
             redactor.learn_clients(secrets_of(self))
+
+    def _announce(self, options: Options) -> None:
+        """Redact the secrets of a request in the run that sends it, however the run came by this client."""
+        if (redactor := current_redactor()) is not self._told and redactor is not None:
+            redactor.learn_clients(secrets_of(self))
+            self._told = redactor
+        if "extra_headers" in options or "extra_query" in options:
+            self._learn_sent(options.get("extra_headers"))
+            self._learn_sent(options.get("extra_query"))
+
+    def _learn_sent(self, fields: Any) -> None:
+        """Redact the secrets in fields that a request carried, such as headers with a key from a function."""
+        found = {value: name for name, value in [*self.secrets.items(), *secret_fields(fields).items()]}
+        if len(found) > len(set(self.secrets.values())):
+            self._take_secrets(named_secrets((name, value) for value, name in found.items()))
 
     @property
     def has_key(self) -> bool:
@@ -87,6 +114,9 @@ class HttpClient(BaseLLMClient):
         """Convert a request error to `LLMError`, and redact secrets that a server repeated."""
         from pure_agent_loop.llm.failures import redacted_error
 
+        answered = getattr(getattr(error, "response", None), "request", None)
+        if answered is not None:
+            self._learn_sent(answered.headers)
         return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)
 
 

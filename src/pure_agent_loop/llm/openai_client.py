@@ -200,7 +200,10 @@ class OpenAIClient(LearningClient):
         try:
             encoded = encode_body(attempt.body)
             transport = await self._connections.transport()
+            self._announce(attempt.options)
             answer = await transport.post(encoded, attempt.options)
+            if answer.sent is not None:
+                self._learn_sent(answer.sent)
             response = _ResponseReading(answer, attempt, encoded)
             while response.is_open:
                 for delta in await response.next_deltas():

@@ -235,7 +235,10 @@ class ProtocolClient(LearningClient):
         response = None
         try:
             transport = await (connections or self._connections).transport()
+            self._announce(options)
             response = await transport.post(encode_body(body), options)
+            if response.sent is not None:
+                self._learn_sent(response.sent)
             reader.is_document = reader.stream_type not in response.headers.get("content-type", "").lower()
             data = b"-"
             while data and not reader.is_done:

@@ -219,6 +219,8 @@ def _is_readable(transport: asyncio.BaseTransport) -> bool:
 class _Response:
     """See `HttpResponse`."""
 
+    sent = None
+
     def __init__(self, response: aiohttp.ClientResponse, shared: _SharedSession) -> None:
         self.response, self.headers = response, response.headers
         self._packed = packed_body(response.headers, response.content.readany)

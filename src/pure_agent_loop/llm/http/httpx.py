@@ -11,7 +11,7 @@ import inspect
 import os
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -154,6 +154,7 @@ class HttpxResponse:
     """
 
     at_end = False  # unknown
+    sent: Mapping[str, str] | None = None
 
     def __init__(self, response: library.Response) -> None:
         self.response, self.headers = response, response.headers
@@ -343,7 +344,9 @@ class SdkTransport:
                 raise_failed(error)
         else:
             raise redirects_too_often(path)
-        return HttpxResponse(opened.response)
+        response = HttpxResponse(opened.response)
+        response.sent = opened.response.request.headers  # of a key's function, or the user's HTTP client
+        return response
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""

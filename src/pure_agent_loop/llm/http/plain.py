@@ -51,6 +51,11 @@ class HttpResponse(Protocol):
         """True if the body is known to be read to its end."""
         ...
 
+    @property
+    def sent(self) -> Mapping[str, str] | None:
+        """Headers of the request; None if they are those of the settings and the options."""
+        ...
+
     async def read(self) -> bytes:
         """Wait for the next piece of the body, decompressed; empty at the end."""
         ...

@@ -40,6 +40,8 @@ _SECRET_NAME = re.compile(
 )
 _PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
 _SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S+$)", re.I)
+_BETWEEN = re.compile(r"[\s;,]+")  # the fields of a header's value
+_FIELD = re.compile(r"^[\w.-]+=\"?(.*[^=\"])\"?$")
 # Words and small numbers are not redacted, because they occur in ordinary text.
 _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*|[0-9.]{1,11}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
@@ -411,7 +413,7 @@ def client_secrets(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the secrets of a client, by name."""
     query = settings.get("default_query")
     fields = query.items() if isinstance(query, Mapping) else ()
-    return _by_name(
+    return named_secrets(
         [
             *secrets_of_url(str(settings.get("base_url", ""))).items(),
             *((name, settings.get(name)) for name in ("api_key", "organization", "project")),
@@ -421,7 +423,7 @@ def client_secrets(settings: Mapping[str, Any]) -> dict[str, str]:
     )
 
 
-def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
+def named_secrets(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
     """Return the secrets among values, by name; other names for further secrets of a name."""
     secrets: dict[str, str] = {}
     for name, value in pairs:
@@ -432,12 +434,15 @@ def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
 
 
 def secret_fields(fields: Any) -> dict[str, str]:
-    """Return header or query values whose names mark them as secret, with and without a scheme."""
-    secrets: dict[str, str] = {}
+    """Return header or query values whose names mark them as secret, without a scheme, and their fields."""
+    secrets: list[tuple[str, str]] = []
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if isinstance(value, str) and _SECRET_NAME.search(str(name)):
-            secrets[str(name)] = value.rpartition(" ")[2] if " " in value else value
-    return secrets
+            whole = _SCHEME.sub("", value)
+            parts = [_FIELD.sub(r"\1", part) for part in _BETWEEN.split(whole)]
+            secrets += [(str(name), part) for part in parts if not _WORDS.fullmatch(part)]
+            secrets.append((str(name), whole))
+    return named_secrets(secrets)
 
 
 def secrets_of_url(url: str) -> dict[str, str]:
@@ -454,7 +459,7 @@ def secrets_of_url(url: str) -> dict[str, str]:
         secrets.append(("user in a URL", f"{user}:{password}"))
     elif user:
         secrets.append(("user in a URL", urllib.parse.unquote(user)))
-    return _by_name((name, value) for name, value in secrets if not _WORDS.fullmatch(value))
+    return named_secrets((name, value) for name, value in secrets if not _WORDS.fullmatch(value))
 
 
 def shown_url(url: str) -> str:
