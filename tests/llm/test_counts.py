@@ -59,11 +59,12 @@ def test_a_report_too_small_for_the_arguments_of_a_call_is_estimated():
     [
         ([TokenUsage(500, 1, 501), TokenUsage(0, 7, 7)], (500, 7, 507)),
         ([TokenUsage(0, 0, 0), TokenUsage(500, 7, 507)], (500, 7, 507)),
+        ([TokenUsage(900, 1, 901), TokenUsage(11, 7, 18)], (11, 7, 18)),
         ([TokenUsage(500, 7, 507), TokenUsage(-5, -5, -10)], (500, 7, 507)),
         ([TokenUsage(-5, -5, -10), TokenUsage(500, 7, 507)], (500, 7, 507)),
     ],
 )
-def test_the_largest_of_several_counts_is_right(reports, wanted):
+def test_newest_count_that_is_not_0_is_right(reports, wanted):
     assembler = Assembler()
     for usage in reports:
         assembler.feed(Delta(usage=usage))

@@ -135,5 +135,5 @@ def test_an_invalid_call_that_groq_rejects_itself_is_tried_again():
     ],
 )
 def test_cached_tokens_are_read_in_every_form(report, cached):
-    usage = TokenUsage.from_openai({"prompt_tokens": 10, "completion_tokens": 1, **report})
+    usage = TokenUsage.from_openai({"prompt_tokens": 10, "completion_tokens": 1, **report}).checked()
     assert usage.cached_tokens == cached

@@ -352,8 +352,8 @@ class Attempt:
         self._is_counted = True
         maximum = own_maximum or self._max_attempts
         if number > maximum:
-            state = read_resume_point(records).state or {}
-            step = int(state.get("step", 0))
+            keys = (str(record.data.get("key", "")).partition(":")[0] for record in reversed(records))
+            step = int(next(filter(str.isdecimal, keys), 0))  # of the newest effect
             error = notice("library.run_kills", attempts=maximum, step=step)
             return {**_outcome_without_steps("killed", error), "steps": step}
         if number > 1:

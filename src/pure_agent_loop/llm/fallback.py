@@ -618,7 +618,7 @@ class _Used:
         """Add a piece."""
         self.has_begun = self.has_begun or not (delta.notice or delta.served)
         if usage := delta.usage and delta.usage.checked():
-            self._usage = usage.largest(self._usage)
+            self._usage = usage.after(self._usage)
         if spent := delta.spent and delta.spent.checked():
             self._failed += spent.total_tokens
         calls = (part.arguments for part in delta.tool_calls if isinstance(part.arguments, str))

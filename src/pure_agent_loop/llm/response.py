@@ -353,7 +353,7 @@ class Assembler:
         if delta.usage:
             usage, known = delta.usage.checked(), self._usage
             self.refused_usage = self.refused_usage if usage else delta.usage
-            self._usage = usage.largest(known) if usage and known else usage or known
+            self._usage = usage.after(known) if usage and known else usage or known
         self._raw = self._raw if delta.raw is None else delta.raw
         shown = delta.tool_calls and _showable(delta.tool_calls)
         if reasoning is delta.reasoning and shown is delta.tool_calls and text is delta.text:

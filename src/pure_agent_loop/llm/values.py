@@ -131,10 +131,10 @@ class TokenUsage:
             self.cache_write_1h_tokens,
         )
 
-    def largest(self, other: TokenUsage | None) -> TokenUsage:
-        """Return the larger of each count of two reports about one request; the other is the older one.
+    def after(self, other: TokenUsage | None) -> TokenUsage:
+        """Return the counts of two reports about one request; the other is the older one.
 
-        Counts are cumulative, and some gateways repeat them as 0.
+        A newer count replaces an older one, unless it is 0: some gateways repeat counts as 0.
         """
         if other is None or (
             self.prompt_tokens >= other.prompt_tokens >= 0
@@ -146,14 +146,14 @@ class TokenUsage:
             and not other.by_model
         ):
             return self  # the usual case
-        larger = {
-            name: max(count, getattr(other, name) or 0)
+        newest = {
+            name: count or getattr(other, name) or 0
             for name in _COUNTS
             if (count := getattr(self, name)) is not None
         }
-        parts = larger["prompt_tokens"] + larger["completion_tokens"]
-        total = max(self.total_tokens, other.total_tokens, parts)
-        return dataclasses.replace(other, **{**_reports_of(self), **larger, "total_tokens": total})
+        parts = newest["prompt_tokens"] + newest["completion_tokens"]
+        total = max(self.total_tokens, parts)
+        return dataclasses.replace(other, **{**_reports_of(self), **newest, "total_tokens": total})
 
     @property
     def is_valid(self) -> bool:

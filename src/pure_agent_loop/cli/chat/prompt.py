@@ -12,7 +12,6 @@ import os
 import re
 import select
 import shlex
-import shutil
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
@@ -532,7 +531,12 @@ def name_editors_by_path() -> list[str]:
         with suppress(ValueError):  # unbalanced quotes
             words = shlex.split(os.environ.get(name, ""))
             if words:
-                program = find_program(words[0]) if "/" not in words[0] else shutil.which(words[0])
+                program = find_program(words[0]) if "/" not in words[0] else _executable(words[0])
                 missing += [] if program else [f"{name}={words[0]}"]
                 os.environ[name] = shlex.join([program, *words[1:]]) if program else ""
     return missing
+
+
+def _executable(path: str) -> str:
+    """Return a path, absolute; empty if it is no program."""
+    return os.path.abspath(path) if Path(path).is_file() and os.access(path, os.X_OK) else ""  # noqa: PTH100 - links stay

@@ -180,10 +180,10 @@ class MessagesReader(ProtocolReader):
         self.is_done = True
 
     def _count(self, usage: object) -> None:
-        """Add counts; the largest counts, since they are cumulative, and some gateways repeat them as 0."""
+        """Add counts; newer ones replace older ones, but some gateways repeat counts as 0."""
         if not isinstance(usage, Mapping):
             return
-        self._counts = _largest(self._counts, usage) if self._counts else {**usage}
+        self._counts = _newest(self._counts, usage) if self._counts else {**usage}
         counts = {name: count_of(self._counts, name) or 0 for name in _COUNTS}
         prompt = sum_of(*(counts[name] for name in _COUNTS[:3]))
         written = counts["output_tokens"]
@@ -202,11 +202,11 @@ class MessagesReader(ProtocolReader):
         )
 
 
-def _largest(known: Any, new: Any) -> Any:
-    """Return the larger of two counts, also in objects of counts; else the newer value."""
+def _newest(known: Any, new: Any) -> Any:
+    """Return the newer of two counts, unless it is 0 or below, also in objects of counts."""
     if isinstance(known, Mapping) and isinstance(new, Mapping):
-        return {**known, **{name: _largest(known.get(name), value) for name, value in new.items()}}
-    if new is None or (isinstance(known, (int, float)) and isinstance(new, (int, float)) and known > new):
+        return {**known, **{name: _newest(known.get(name), value) for name, value in new.items()}}
+    if new is None or (known and isinstance(new, (int, float)) and new <= 0):
         return known
     return new
 

@@ -69,7 +69,7 @@ class GeminiReader(ProtocolReader):
         if (usage := _usage(chunk.get("usageMetadata"))) is not None:
             if self._usage is None:
                 yield Delta(usage=usage)  # also counted if the response breaks off
-            self._usage = usage.largest(self._usage)
+            self._usage = usage.after(self._usage)
         feedback = chunk.get("promptFeedback") or {}
         if feedback.get("blockReason"):
             self._blocked = feedback
