@@ -25,6 +25,7 @@ from pure_agent_loop.llm.addresses import has_proxy
 from pure_agent_loop.llm.failures import RedirectedError
 from pure_agent_loop.llm.http.aio import LARGE
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
+from pure_agent_loop.llm.http.httpx import library
 from pure_agent_loop.llm.http.plain import moved_to
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.testing import ScriptedServer, Status, deltas
@@ -260,9 +261,11 @@ def test_a_redirect_to_another_server_gets_nothing(way, status, place, monkeypat
             error = get_error(
                 OpenAIClient("m", "k", server.base_url, default_headers={"api-key": "s"}, **WAYS[way]())
             )
-            assert error.kind == "bad_request"
-            assert place.partition("//")[2] in error.message
-            assert len(server.requests) == 1
+            # An older generation of the SDK's library rejects an invalid address by itself.
+            rejects = library.__name__ == "httpx" and place == "//h:x/" and way not in BOTH
+            assert error.kind == ("connection" if rejects else "bad_request")
+            assert rejects or place.partition("//")[2] in error.message
+            assert rejects or len(server.requests) == 1
         assert other.requests == other.other_requests == []
 
 

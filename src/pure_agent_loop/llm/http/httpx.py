@@ -16,7 +16,7 @@ from functools import partial
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
 from pure_agent_loop.llm.bounds import MAX_ERROR_BYTES, MAX_PART_BYTES
 from pure_agent_loop.llm.http.bodies import CODINGS, packed_body, read_whole
@@ -338,8 +338,8 @@ class SdkTransport:
                 if error.status_code not in MOVED or not location:
                     raise
                 path = moved_to(str(error.response.url), location)
-            except (OpenAIError, TimeoutError, asyncio.TimeoutError):
-                raise
+            except (OpenAIError, TimeoutError, asyncio.TimeoutError) as error:
+                raise _bound_of(error) from error.__cause__
             except Exception as error:  # noqa: BLE001 - translated and raised
                 raise_failed(error)
         else:
@@ -351,11 +351,19 @@ class SdkTransport:
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
         options = {"timeout": seconds, "headers": self._omitted, "follow_redirects": False}
-        return await self._client.get(url, cast_to=object, options=options)
+        try:
+            return await self._client.get(url, cast_to=object, options=options)
+        except Exception as error:
+            raise _bound_of(error) from error.__cause__
 
     async def close(self) -> None:
         """See `Transport`."""
         await self._client.close()
+
+
+def _bound_of(error: Exception) -> Exception:
+    """Return the error of a bound that older versions of the SDK wrap in one of their own."""
+    return error.__cause__ if isinstance(error.__cause__, LLMError) else error
 
 
 class _Bounded:
