@@ -353,7 +353,7 @@ class SdkTransport:
         options = {"timeout": seconds, "headers": self._omitted, "follow_redirects": False}
         try:
             return await self._client.get(url, cast_to=object, options=options)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised
             raise _bound_of(error) from error.__cause__
 
     async def close(self) -> None:
