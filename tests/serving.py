@@ -18,6 +18,21 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+class JsonAnswers(BaseHTTPRequestHandler):
+    """Answers requests with JSON, without a log."""
+
+    def answer(self, body: bytes, status: int = 200) -> None:
+        """Send a response."""
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[int]:
     """Serve on this machine; gives the port.

@@ -14,7 +14,7 @@ def store(pal):
     return JsonlStore(f"{pal.env['PAL_HOME']}/sessions")
 
 
-def test_session_continued_elsewhere_is_told_in_both_places(chat, pal, store):
+def test_session_open_in_two_terminals_is_announced_in_both(chat, pal, store):
     screen = chat(["answer one", "answer two", "answer three", "answer four"])
     screen.type("first" + ENTER)
     screen.until("answer one")

@@ -43,7 +43,7 @@ def test_suspects_are_those_without_a_lock_or_a_heartbeat(opened):
     assert other.suspects() == []  # it is late itself
 
 
-def test_worker_that_connects_again_is_no_suspect(opened):
+def test_reconnected_worker_is_not_suspected(opened):
     database, start = opened
     me, other = start("me"), start("other")
     end(database, other, "other")
@@ -66,7 +66,7 @@ def test_worker_takes_the_lock_that_another_one_was_testing(opened):
 
 
 @pytest.mark.parametrize("beats", [False, True])
-def test_worker_that_is_late_itself_suspects_nobody(opened, beats):
+def test_late_worker_suspects_no_other_worker(opened, beats):
     """It was frozen, the database was slow, or the clock of the database has jumped."""
     database, start = opened
     me, other = start("me"), start("other")

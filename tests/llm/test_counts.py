@@ -22,7 +22,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.response import Assembler
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.testing import ScriptedLLM, answer, call, deltas
-from tests.serving import serving
+from tests.serving import JsonAnswers, serving
 
 LONG = "word " * 2_000
 WRONG = {
@@ -72,7 +72,7 @@ def test_newest_count_that_is_not_0_is_right(reports, wanted):
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == wanted
 
 
-def test_what_is_known_is_counted_if_an_answer_breaks_off():
+def test_reported_usage_counts_when_an_answer_breaks_off():
     cut = deltas(
         "half " * 100, Delta(usage=TokenUsage(12_345, 1, 12_346)), LLMError("gone", kind="bad_request")
     )
@@ -143,17 +143,10 @@ def document(protocol, usage):
 def run_with(protocol, changes, wrap=lambda client: client):
     body = json.dumps(document(protocol, {**REPORTS[protocol], **changes})).encode()
 
-    class Answers(BaseHTTPRequestHandler):
+    class Answers(JsonAnswers, BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
+            self.answer(body)
 
     budget = Budget(max_tokens=100_000)
     price = Price(1.0, 1.0, cached=0.1, cache_write=2.0)

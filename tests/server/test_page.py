@@ -151,14 +151,19 @@ def test_a_draft_stays_until_it_is_sent(serve, visit):
     expect(field).to_have_value("Another")
 
 
-def test_message_stays_in_the_field_until_a_server_that_restarts_has_taken_it(serve, visit):
-    server = serve(["First.", "Second."])
-    guest = visit(server)
+def say_while_the_server_is_away(guest, server):
+    """Begin a conversation, end the server, and say something more."""
     guest.say("Begin")
     guest.wait(".end")
     server.kill()
     guest.page.wait_for_selector(".offline")
     guest.say("Go on")
+
+
+def test_message_stays_in_the_field_until_a_server_that_restarts_has_taken_it(serve, visit):
+    server = serve(["First.", "Second."])
+    guest = visit(server)
+    say_while_the_server_is_away(guest, server)
     field = guest.page.locator("#message")
     expect(field).to_have_value("Go on")
     server.start()
@@ -170,11 +175,7 @@ def test_message_stays_in_the_field_until_a_server_that_restarts_has_taken_it(se
 def test_message_stays_with_the_reason_when_the_token_changed(serve, visit):
     server = serve(["First.", "Second."])
     guest = visit(server)
-    guest.say("Begin")
-    guest.wait(".end")
-    server.kill()
-    guest.page.wait_for_selector(".offline")
-    guest.say("Go on")
+    say_while_the_server_is_away(guest, server)
     next(
         server.folder.rglob("secret")
     ).unlink()  # as if the token had been changed: no cookie is valid any more
@@ -351,7 +352,7 @@ def test_edit_fork_search_and_delete(serve, visit):
 @pytest.mark.parametrize(
     ("name", "declared"), [("pixel.png", "image/png"), ("pixel.jpg", "image/jpeg"), ("pixel", "")]
 )
-def test_an_image_goes_to_the_model_as_what_its_bytes_are(name, declared, serve, visit):
+def test_image_is_sent_with_the_type_of_its_bytes(name, declared, serve, visit):
     seen = []
 
     def handler(request):

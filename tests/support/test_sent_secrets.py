@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler
 
 import openai
 import pytest
-from tests.serving import serving
+from tests.serving import JsonAnswers, serving
 
 from pure_agent_loop import Agent, OpenAIClient, RetryConfig, tool
 from pure_agent_loop.sessions import JsonlStore
@@ -16,25 +16,15 @@ KEY = "q7Zr5t9Lw4Kp3Xb8"
 NAMES = ("authorization", "x-api-key", "cookie", "x-auth")
 
 
-class Echo(BaseHTTPRequestHandler):
+class Echo(JsonAnswers, BaseHTTPRequestHandler):
     """Answers with the secret headers of each request; refuses those whose text asks for it."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         said = " ".join(filter(None, map(self.headers.get, NAMES)))
         choice = {"index": 0, "message": {"content": f"You sent {said}."}, "finish_reason": "stop"}
-        self.answer({"error": {"message": f"no: {said}"}} if b"refuse" in body else {"choices": [choice]})
-
-    def answer(self, data):
-        body = json.dumps(data).encode()
-        self.send_response(400 if "error" in data else 200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        data = {"error": {"message": f"no: {said}"}} if b"refuse" in body else {"choices": [choice]}
+        self.answer(json.dumps(data).encode(), 400 if "error" in data else 200)
 
 
 async def changing_key():

@@ -2,6 +2,7 @@
 
     values        statuses, rates and information about runs
     database      the database, this package's tables in it, and the events of runs
+    run_table     the runs with their agents, places in sessions, and statuses: lists and turns
     run_queue     operations on a run, by run id: state, turns, answers, ownership
     client        submit and list runs; `Handle`, a view of one run
     task_options  task options, kept until a worker starts the run

@@ -183,8 +183,7 @@ class Client:
         if status is not None:
             checked_choice("status", status, TASK_STATES)
         client, tasks = self.queue, []
-        client.dbos_client  # noqa: B018 - adds the runs of an old database
-        run_ids = client.runs.select(
+        run_ids = client.all_runs.select(
             status, agent, session_id, sys.maxsize if limit is None else limit, offset
         )
         for start in range(0, len(run_ids), _PAGE):
@@ -201,8 +200,7 @@ class Client:
         Raises:
             DurableError: The database is unavailable.
         """
-        self.queue.dbos_client  # noqa: B018 - adds the runs of an old database
-        return self.queue.runs.count()
+        return self.queue.all_runs.count()
 
     def delete(self, *run_ids: str, stop: bool = False) -> None:
         """Delete runs with all their data: tasks, sessions, events, answers and subagents.

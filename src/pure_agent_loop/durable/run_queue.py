@@ -111,6 +111,12 @@ class RunQueue:
                     self.adopt_runs()
             return self._dbos_client
 
+    @property
+    def all_runs(self) -> RunTable:
+        """The table of runs, with those of an older version. Raises the errors of `dbos_client`."""
+        _ = self.dbos_client  # adds them
+        return self.runs
+
     def close(self) -> None:
         """Close the connections."""
         with self._lock:

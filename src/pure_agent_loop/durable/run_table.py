@@ -160,8 +160,11 @@ class RunTable:
             more, first = f"AND mine.session = ? AND mine.{_OPEN}", "ORDER BY mine.place LIMIT 1"
         values = () if session_id is None else (session_id,)
         found = self._database.rows(self._sql(_RELEASABLE, more=more, first=first), *values)
-        release = self._sql(_RELEASE)
-        return [str(run_id) for run_id, queue in found if self._database.change(release, queue, run_id)]
+        return [
+            str(run_id)
+            for run_id, queue in found
+            if self._database.change(self._sql(_RELEASE), queue, run_id)
+        ]
 
     def select(
         self, status: str | None, agent: str | None, session_id: str | None, limit: int, offset: int

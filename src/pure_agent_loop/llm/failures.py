@@ -85,8 +85,6 @@ class RefusedError(Exception):
 
 def redacted_error(error: Exception, redactor: Redactor, base_url: str, model: str) -> Exception:
     """Map a request error as `translate_error` does, and redact secrets that a server repeated."""
-    if isinstance(error.__cause__, LLMError):  # the SDK wraps what its HTTP client raises
-        error = error.__cause__
     redactor.clean_error(error)
     if isinstance(error, LLMError):
         return error

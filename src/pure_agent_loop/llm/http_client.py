@@ -43,7 +43,7 @@ class HttpClient(BaseLLMClient):
     thinks_in_text = True
     model: str
     base_url: str
-    _told: Redactor | None = None  # the run that has this client's secrets
+    _announced_to: Redactor | None = None  # the run that has this client's secrets
 
     def _connect(self, *, prepared: bool) -> None:
         """Set up the connections; if `prepared`, at once, so that it does not use up a request's timeout."""
@@ -69,9 +69,9 @@ class HttpClient(BaseLLMClient):
 
     def _announce(self, options: Options) -> None:
         """Redact the secrets of a request in the run that sends it, however the run came by this client."""
-        if (redactor := current_redactor()) is not self._told and redactor is not None:
+        if (redactor := current_redactor()) is not self._announced_to and redactor is not None:
             redactor.learn_clients(secrets_of(self))
-            self._told = redactor
+            self._announced_to = redactor
         if "extra_headers" in options or "extra_query" in options:
             self._learn_sent(options.get("extra_headers"))
             self._learn_sent(options.get("extra_query"))

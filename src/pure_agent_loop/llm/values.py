@@ -155,11 +155,6 @@ class TokenUsage:
         total = max(self.total_tokens, parts)
         return dataclasses.replace(other, **{**_reports_of(self), **newest, "total_tokens": total})
 
-    @property
-    def is_valid(self) -> bool:
-        """False if a count is below zero."""
-        return self.checked() is not None
-
     def checked(self) -> TokenUsage | None:
         """Return a report with each part at most its whole, and the total at least its parts.
 

@@ -302,7 +302,7 @@ def test_limit_that_the_caller_set_is_named_in_the_error(kind):
     assert "max_tokens, set by this program. Set it to at most 8192" in str(result.error)
 
 
-def test_answer_that_exceeds_the_window_gets_what_the_prompt_leaves():
+def test_output_limit_shrinks_to_the_room_in_the_window():
     def rule(body: Any) -> str | None:
         said = (
             "input length and `max_tokens` exceed context limit: 190000 + {0} > 200000, decrease input length"

@@ -11,7 +11,8 @@ import inspect
 import os
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -324,22 +325,23 @@ class SdkTransport:
         fields["follow_redirects"], path = False, self._path
         for _ in range(REDIRECTS):
             try:
-                opened = await self._client.post(
-                    path,
-                    **{self._body: body},
-                    cast_to=object,
-                    options=fields,
-                    stream=True,
-                    stream_cls=AsyncStream[object],
-                )
+                with _bounds_unwrapped():
+                    opened = await self._client.post(
+                        path,
+                        **{self._body: body},
+                        cast_to=object,
+                        options=fields,
+                        stream=True,
+                        stream_cls=AsyncStream[object],
+                    )
                 break
             except APIStatusError as error:
                 location = error.response.headers.get("location", "")
                 if error.status_code not in MOVED or not location:
                     raise
                 path = moved_to(str(error.response.url), location)
-            except (OpenAIError, TimeoutError, asyncio.TimeoutError) as error:
-                raise _bound_of(error) from error.__cause__
+            except (LLMError, OpenAIError, TimeoutError, asyncio.TimeoutError):
+                raise
             except Exception as error:  # noqa: BLE001 - translated and raised
                 raise_failed(error)
         else:
@@ -351,19 +353,23 @@ class SdkTransport:
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
         options = {"timeout": seconds, "headers": self._omitted, "follow_redirects": False}
-        try:
+        with _bounds_unwrapped():
             return await self._client.get(url, cast_to=object, options=options)
-        except Exception as error:  # noqa: BLE001 - raised
-            raise _bound_of(error) from error.__cause__
 
     async def close(self) -> None:
         """See `Transport`."""
         await self._client.close()
 
 
-def _bound_of(error: Exception) -> Exception:
-    """Return the error of a bound that older versions of the SDK wrap in one of their own."""
-    return error.__cause__ if isinstance(error.__cause__, LLMError) else error
+@contextmanager
+def _bounds_unwrapped() -> Iterator[None]:
+    """Raise the error of a bound itself: the SDK wraps what its HTTP client raises."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error.__cause__, LLMError):
+            raise error.__cause__ from None
+        raise
 
 
 class _Bounded:
