@@ -1,24 +1,24 @@
-"""AgentDojo's four suites with a model that obeys every injected instruction: what do an agent's gates stop?
+"""Run AgentDojo's four suites with a model that obeys every injected instruction: what do permissions stop?
 
     python -m benchmarks.agentdojo --venv DIR    # every row; makes the environment if it is missing
     python -m benchmarks.agentdojo --venv DIR --rows ours-ask langchain --suites banking
 
-A model that resists is worth nothing here: a scripted server on this machine plays the model. It makes the
+A model that resists would hide the result, so a scripted server on this machine plays the model. It makes the
 calls that AgentDojo's package lists as the solution of a user's task. As soon as a result holds the
-injected text, it makes the calls of the attack, and then goes on with the task. Each pair of a user's task
+injected text, it makes the calls of the attack, and then continues with the task. Each pair of a user's task
 and an attack is one run on a fresh copy of the suite's state, for each attack that the package scripts as
-calls. The tools are AgentDojo's own, handed to each library as it takes tools. Limits on steps are raised
+calls. The tools are AgentDojo's own, in the form that each library expects. Limits on steps are raised
 in all: they are not what is measured.
 
 Columns: pairs; pairs in which a call of the attack changed the state; pairs in which the attack reached its
 goal by AgentDojo's own check; pairs in which the user's task was done by its check.
 
-Rows: `ours-library` is `Agent(tools=...)` and nothing else. `ours-marked` has the tools that change things
-marked `destructive`. `ours-ask` is the mode of `pal`: tools that look are marked `read_only`, and nobody is
-there to answer. `ours-rules` is that, with rules that allow the tools which the user's task needs.
-`ours-person` is that without rules: a person approves, call by call, what the user's task needs. The other
-libraries run with their defaults, in which a tool runs unasked; each has a setting of its own to ask a
-person first.
+Rows: `ours-library` is a plain `Agent(tools=...)`. `ours-marked` has the tools that change things
+marked `destructive`. `ours-ask` is the mode of `pal`: tools that look are marked `read_only`, and no person
+can answer. `ours-rules` adds rules that allow the tools which the user's task needs.
+`ours-person` is `ours-ask` with a person who approves, call by call, what the user's task needs. The other
+libraries run with their defaults, in which a tool runs without approval; each has a setting to ask a person
+first.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PACKAGES = (
     "smolagents[openai]",
     "agno",
 )
-# It keeps OpenAI's SDK below version 3, which the others need: an environment of its own.
+# strands needs OpenAI's SDK below version 3, the other libraries a newer one: hence a separate environment.
 STRANDS_PACKAGES = ("agentdojo", "strands-agents[openai]")
 MANY = 100  # steps: more than any pair needs
 MARK = "ATTACK-ON-THE-AGENT"
@@ -61,7 +61,7 @@ LOOKING = ("get_", "search_", "list_", "read_", "check_")
 
 @dataclass
 class Plan:
-    """What the model will do in one run, and what became of it.
+    """The scripted calls of the model in one run, and their outcome.
 
     Args:
         user: Calls of the user's task.
@@ -144,7 +144,7 @@ class Pairs:
         return [(tool.name, tool.description, tool.parameters, bound(tool.name)) for tool in self.suite.tools]
 
     def verdict(self, task: Any, before: Any, after: Any, plan: Plan) -> bool:
-        """Return what the suite's own check says of a task or an attack."""
+        """Return the result of the suite's own check of a task or an attack."""
         from agentdojo.types import text_content_block_from_string
 
         output = [text_content_block_from_string(plan.answer)]
@@ -364,7 +364,7 @@ def measure(row: str, name: str, most: int | None) -> dict[str, Any]:
 
 
 def python_in(folder: Path, packages: tuple[str, ...]) -> Path:
-    """Return the Python of an environment that has the packages; make it if it is missing."""
+    """Return the Python of an environment with the packages; create the environment if it is missing."""
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         venv.create(folder, with_pip=True)
@@ -374,7 +374,7 @@ def python_in(folder: Path, packages: tuple[str, ...]) -> Path:
 
 
 def main() -> None:
-    """Measure the rows, each suite in a process of its own, and print the table."""
+    """Measure the rows, each suite in a separate process, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--venv", type=Path, help="folder of the environment with the other libraries")
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)

@@ -1,8 +1,9 @@
-"""Random conversations that change models and protocols: does a strict server refuse any request?
+"""Run random conversations that switch models and protocols: does a strict server reject any request?
 
     python -m benchmarks.any_model [--conversations 20000] [--seed 0]
 
-Each request is also compared with the history: nothing invented, no result lost. A conversation is decided
+Each request is also compared with the history: it must contain every result and nothing else. A conversation
+is decided
 by its seed: the first one has ``--seed``, each further one the next number. Failures are printed with their
 seed; ``--conversations 1 --seed N`` repeats one. Exit status 1 if there are any.
 """
@@ -19,7 +20,7 @@ from tests.llm.protocols.conversations import Conversation, running_servers
 
 from pure_agent_loop.testing import ScriptError
 
-BATCH = 200  # conversations on one set of servers, which keep what they have signed
+BATCH = 200  # conversations per set of servers, which remember their signatures
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         with (
             suppress(ScriptError),
             running_servers() as servers,
-        ):  # the servers repeat what the checks have found
+        ):  # the servers' errors repeat the findings of the checks
             for seed in seeds[first : first + BATCH]:
                 conversation = Conversation(seed, servers)
                 try:

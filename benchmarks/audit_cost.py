@@ -1,9 +1,9 @@
-"""What the audit log costs: a call, each line flushed to the disk and not, and a question about many lines.
+"""Measure the audit log: a call, with and without flushing each line to disk, and a query over many lines.
 
     python -m benchmarks.audit_cost [--calls 300] [--lines 100000] [--folder FOLDER]
 
-A call is two lines, with 1,000 characters of arguments and 2,000 of result. ``CPU`` is how long the process
-itself was working; on a busy machine the rest is waiting for a turn.
+A call is two lines, with 1,000 characters of arguments and 2,000 of result. ``CPU`` is the CPU time of the
+process; on a busy machine the rest is waiting for the processor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pure_agent_loop.kernel.observers import CallRecord
 
 
 def one_call(log: AuditLog, number: int, text: str) -> None:
-    """A call as an agent notes it."""
+    """A call as an agent records it."""
     record = CallRecord(
         f"tool{number % 10}", {"text": text[: len(text) // 2]}, "allow", session_id=f"s{number % 100}"
     )
@@ -31,7 +31,7 @@ def one_call(log: AuditLog, number: int, text: str) -> None:
 
 
 def measure_calls(folder: Path, calls: int, *, durable: bool) -> str:
-    """One row: milliseconds a call."""
+    """Return a row: milliseconds per call."""
     log = AuditLog(folder, durable=durable, key="")
     taken, busy = [], time.process_time()
     for number in range(calls):
@@ -45,7 +45,7 @@ def measure_calls(folder: Path, calls: int, *, durable: bool) -> str:
 
 
 def write_many(log: AuditLog, calls: int) -> None:
-    """Many lines at once: what `Chain` does for a few, without going back to the disk for each."""
+    """Write many chained lines at once, as `Chain` does, but without reading the disk before each line."""
     records = []
     for number in range(calls):
         about = {"session": f"s{number % 100}", "tool": f"tool{number % 10}", "step": 1, "call": "c"}
@@ -60,7 +60,7 @@ def write_many(log: AuditLog, calls: int) -> None:
 
 
 def timed(name: str, ask: Callable[[], Any]) -> str:
-    """One row: seconds a question."""
+    """Return a row: seconds per query."""
     begun, busy = time.perf_counter(), time.process_time()
     answer = ask()
     count = len(answer) if isinstance(answer, list) else answer.lines

@@ -1,10 +1,12 @@
-"""How fast a cancelled run comes back, in eight phases, and what it leaves behind.
+"""Measure how fast a cancelled run returns, in eight phases, and what it leaves behind.
 
     python -m benchmarks.cancel_phases --repetitions 50
 
 Each run talks to a real HTTP server on loopback, is brought into one phase, and is then cancelled through
-its token. Timed is what a caller waits: from ``cancel()`` to the result. Afterwards the history is checked as
-strict servers do, the state is taken through JSON, and tasks, child processes and threads are counted.
+its token. The measured time is the caller's wait: from ``cancel()`` to the result. Afterwards the history is
+checked as
+strict servers do, the state is converted to JSON and back, and tasks, child processes and threads are
+counted.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ class Scene:
     """A run on its way into a phase.
 
     Args:
-        script: What the server says.
+        script: The server's script.
         reached: Set when the run is in the phase.
         tools: Its tools.
         options: Further arguments of the agent.
-        after: Lets go of threads that still block.
+        after: Releases threads that still block.
     """
 
     script: list[Any]
@@ -137,7 +139,7 @@ def in_parallel_tools() -> Scene:
 
 
 def in_a_retry_wait() -> Scene:
-    """The server was busy; the next try is a minute away."""
+    """The server was overloaded; the next attempt is a minute away."""
     reached = Signal("the retry")
 
     options = {"retry": RetryConfig(base_delay=60, max_delay=60, jitter=0)}
@@ -165,7 +167,7 @@ def at_a_question() -> Scene:
 
 
 def at_a_slow_reader() -> Scene:
-    """The model writes faster than its reader reads, so the loop waits for the reader."""
+    """The model writes faster than the consumer reads, so the loop waits for the consumer."""
     reached = Signal("the reader")
     scene = Scene([answer("word " * 400)], reached)
     scene.options["slow_reader"] = True
@@ -189,7 +191,7 @@ PHASES: dict[str, Callable[[], Scene]] = {
 
 @dataclass
 class Outcome:
-    """What came of the repetitions of one phase.
+    """The results of the repetitions of one phase.
 
     Args:
         seconds: From the cancellation to the result, of each.
@@ -205,7 +207,7 @@ class Outcome:
 
 
 async def cancel_once(scene: Scene, outcome: Outcome) -> None:
-    """Bring one run into its phase, cancel it, and look at what is left."""
+    """Bring one run into its phase, cancel it, and count what is left."""
     options = dict(scene.options)
     on_event, slow = options.pop("on_event", None), options.pop("slow_reader", False)
     before = asyncio.all_tasks()
@@ -239,7 +241,7 @@ async def cancel_once(scene: Scene, outcome: Outcome) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Give way to others until something holds."""
+    """Yield to other tasks until a condition holds."""
     while not condition():
         await asyncio.sleep(0)
 
@@ -252,20 +254,20 @@ def children() -> set[str]:
 
 
 def workers() -> list[str]:
-    """Threads that are not daemons: those would keep a program from ending."""
+    """Threads that are not daemons, which would keep a program from ending."""
     return [
         each.name for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()
     ]
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which a share of all lies (nearest rank)."""
+    """Return a percentile by the nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 async def measure(repetitions: int, tell: Callable[[str], Awaitable[None] | None]) -> dict[str, Outcome]:
-    """All phases, one run after the other."""
+    """Run all phases, one run after another."""
     outcomes = {name: Outcome() for name in PHASES}
     for name, build in PHASES.items():
         for _ in range(repetitions):

@@ -1,4 +1,4 @@
-"""How many facts of a long session are still there after it was made to fit.
+"""Count the facts of a long session that survive its compaction.
 
     python -m benchmarks.compaction_facts [--model scripted|local] [--window TOKENS] [--times 10] [--middle]
 
@@ -7,9 +7,10 @@ assistant, file names in calls, facts in the results of tools (in the first line
 beginning or in the middle, and a lot of other work. One more question is asked. Counted is what the last
 request holds: `in the request` word for word, or `readable`: on disk, under an id in the request.
 
-The scripted model writes summaries in three ways: `silent` fails, `empty words` says nothing of use, `first
-lines` copies the first words of each message, up to the size it was asked for. ``--model local`` is the
-embedded model with the window it really has. Nothing here tells a summariser which words are counted.
+The scripted model writes summaries in three ways: `silent` fails, `empty words` contains nothing useful,
+`first lines` copies the first words of each message, up to the size it was asked for. ``--model local`` is
+the
+embedded model with the window it really has. No summariser learns which words are counted.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _WORDS = [
 
 
 def session(tokens: int, *, middle: bool = False) -> list[Message]:
-    """A history of about so many tokens, with the facts at its beginning, or in its middle."""
+    """Return a history of about this many tokens, with the facts at its beginning or in its middle."""
     facts = list(_beginning())
     left = tokens - sum(map(estimate_message, facts))
     if middle:
@@ -144,7 +145,7 @@ def _within(lines: list[str], words: int) -> str:
 
 
 def scripted(summariser: Callable[[str], str]) -> ScriptedLLM:
-    """A model that summarises so, and otherwise goes on."""
+    """A model that writes summaries in one of the three ways, and otherwise continues."""
 
     def play(messages: list[Message], *_: Any) -> str:
         is_summary = messages[0]["content"] == ENGLISH.summary_system
@@ -154,7 +155,7 @@ def scripted(summariser: Callable[[str], str]) -> ScriptedLLM:
 
 
 class Recording(BaseLLMClient):
-    """Another client, and what it was asked."""
+    """A wrapper of a client that records the requests."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -188,7 +189,7 @@ def read_file(path: str) -> str:
 
 
 def measure(name: str, llm: Any, window: int, times: int, *, middle: bool = False) -> None:
-    """One session, one more question, one line for each kind of fact."""
+    """Run one session with one more question; return a line for each kind of fact."""
     history = session(window * times, middle=middle)
     with tempfile.TemporaryDirectory() as folder:
         agent = Agent(

@@ -1,4 +1,4 @@
-"""What a run costs as it grows, and where the time goes, as pictures.
+"""Draw charts of what a run costs as it grows, and where the time goes.
 
     python benchmarks/cost_charts.py HARNESS HOME [--rounds 3] [--adapters ours,openai_loop] [--images FOLDER]
 
@@ -50,7 +50,7 @@ Points = list[tuple[float, float]]
 
 
 async def _least(work: Callable[[], Awaitable[object]], rounds: int) -> float:
-    """Milliseconds of CPU time of some work, at its best."""
+    """Return the least CPU time of some work, in milliseconds."""
     found = []
     for _ in range(rounds):
         begun = time.process_time()
@@ -81,7 +81,7 @@ async def _at_once(adapter: Any) -> Points:
 
 
 async def _where(adapter: Any) -> Points:
-    """Microseconds of a request by whose code is at work, sampled; the place of each is that in `PARTS`."""
+    """Return the sampled microseconds of a request per owner of the code, in the order of `PARTS`."""
     seen: Counter[str] = Counter()
     known: dict[CodeType, str] = {}
 
@@ -107,7 +107,7 @@ _HTTP = r"aiohttp|yarl|multidict|httpx2?|httpcore2?|h11|anyio|sniffio"
 
 
 def _part_of(frame: FrameType | None) -> str:
-    """Of generated code, whose caller it was."""
+    """Return the owner of generated code: the owner of its caller."""
     while frame is not None and frame.f_code.co_filename.startswith("<"):
         frame = frame.f_back
     file = "" if frame is None else frame.f_code.co_filename
@@ -130,7 +130,7 @@ MEASURES: Mapping[str, Callable[[Any], Awaitable[Points]]] = {
 
 
 async def _measure(adapter: Any, measure: str) -> Points:
-    await adapter.run_steps(3)  # what is loaded and made once
+    await adapter.run_steps(3)  # load modules and create objects before the measurement
     return await MEASURES[measure](adapter)
 
 
@@ -216,7 +216,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start", colour: str = ""
 
 
 def line_chart(title: str, unit: str, series: Mapping[str, Points]) -> str:
-    """Lines over two logarithmic axes, each with its name at its end."""
+    """Draw lines over two logarithmic axes, each labelled at its end."""
     points = [each for line in series.values() for each in line]
     xs, ys = sorted({x for x, _ in points}), _ticks(min(y for _, y in points), max(y for _, y in points))
     wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -246,7 +246,7 @@ def line_chart(title: str, unit: str, series: Mapping[str, Points]) -> str:
 
 
 def bar_chart(title: str, series: Mapping[str, Points]) -> str:
-    """One bar for each adapter, in parts, as shares of its whole."""
+    """Draw one bar per adapter, divided into parts as shares of the whole."""
     row, wide = 30, WIDTH - 2 * 135
     height = TOP + row * len(series) + 52
     parts = []

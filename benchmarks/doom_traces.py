@@ -1,4 +1,4 @@
-"""How often the doom-loop detection is right, on traces of both kinds.
+"""Measure how often the doom-loop detection is right, on traces with and without loops.
 
     python -m benchmarks.doom_traces [--set tuning|held-out|both] [--show]
 
@@ -35,7 +35,7 @@ Said = tuple[int, str, str]  # step, action, pattern
 
 @dataclass(frozen=True)
 class Found:
-    """What was said during a trace: the first step of each action (None: never), and the first pattern."""
+    """The detections during a trace: the first step of each action (None: never), and the first pattern."""
 
     warn: int | None
     refuse: int | None
@@ -56,7 +56,7 @@ def traces(folder: Path = FOLDER) -> list[Trace]:
 
 
 def calls_of(trace: Trace) -> Iterator[tuple[int, Any, list[tuple[ToolCall, Any]]]]:
-    """Number, step and calls of each step."""
+    """Yield number, step and calls of each step."""
     for number, step in enumerate(trace["steps"], 1):
         yield (
             number,
@@ -69,7 +69,7 @@ def calls_of(trace: Trace) -> Iterator[tuple[int, Any, list[tuple[ToolCall, Any]
 
 
 def by_rules(trace: Trace) -> Iterator[Said]:
-    """What the detection says of a trace."""
+    """Yield what the detection reports for a trace."""
     ledger, polling = DoomLedger(), trace.get("polls", ())
     for number, step, calls in calls_of(trace):
         verdict = note_answer(ledger, step.get("text", ""), THRESHOLD)
@@ -85,7 +85,7 @@ def by_rules(trace: Trace) -> Iterator[Said]:
 
 
 def by_row(trace: Trace) -> Iterator[Said]:
-    """What the plain rule says: so many equal calls in a row."""
+    """Yield what a simple rule reports: a number of equal calls in a row."""
     last, count = "", 0
     for number, _, calls in calls_of(trace):
         for call, _ in calls:
@@ -96,7 +96,7 @@ def by_row(trace: Trace) -> Iterator[Said]:
 
 
 def found(said: Iterator[Said]) -> Found:
-    """Sum up what was said."""
+    """Sum up the detections."""
     heard = [each for each in said if each[1] != "run"]
     first = {action: next((step for step, what, _ in heard if what == action), None) for action in ACTIONS}
     loud = [pattern for _, action, pattern in heard if action != "warn"]
@@ -105,7 +105,7 @@ def found(said: Iterator[Said]) -> Found:
 
 
 def share(part: int, whole: int) -> str:
-    """A count as a count and a rate."""
+    """Format a count with its rate."""
     return f"{part} of {whole} ({part / whole:.0%})" if whole else "-"
 
 
@@ -146,7 +146,7 @@ def table(chosen: list[Trace], sets: tuple[str, ...]) -> str:
 
 
 def show(chosen: list[Trace]) -> None:
-    """What was said of each trace."""
+    """Print the detections of each trace."""
     for trace in chosen:
         said = found(by_rules(trace))
         wrong = (said.alarm is None) == (trace["kind"] == "loop")

@@ -1,9 +1,10 @@
-"""Workers of durable runs on one SQLite file are killed at random moments: what happens twice, what is lost?
+"""Kill workers of durable runs on one SQLite file at random moments: which calls are repeated or lost?
 
     python -m benchmarks.durable_kill --kills 300
 
-Three workers work at the same time. Each kill is a SIGKILL of one of them; the others take its runs over, and
-a new one is started. Each run makes calls of tools that leave marks when they begin and when they have taken
+Three workers run at the same time. Each kill is a SIGKILL of one of them; the other workers take over its
+runs, and a new worker is started. Each run makes calls of tools that leave marks when they begin and when
+they have taken
 effect. At the end each run is compared with its marks and with its session.
 """
 
@@ -26,24 +27,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop import Agent, tool
+from pure_agent_loop import Agent
 from pure_agent_loop.durable import Engine, Handle
 from pure_agent_loop.llm.messages import to_wire
 from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.sessions import Record, SessionStore, SqliteStore
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.testing import ScriptedServer, call, check_history
+from pure_agent_loop.testing.killed_work import check_calls, file_mark, make_tools, told
 
 ROUNDS = [[("put", 1)], [("put", 2), ("look", 3)], [("again", 4), ("put", 5)], [("put", 6)], [("again", 7)]]
 CALLS = [each for one in ROUNDS for each in one]
 DONE = "Done."
-TOOL_SECONDS = 0.02
+TOOL_SECONDS = 0.01  # before and after a call takes effect
 WORKERS, AT_ONCE, PATIENCE = 3, 6, 120.0
 
 
 def next_answer(messages: Sequence[dict[str, Any]]) -> Any:
-    """What the model says; the task says which run it is, and so do the numbers in its calls."""
+    """The model's script; the task and the numbers in the calls identify the run."""
     start = max(at for at, each in enumerate(messages) if str(each.get("content")).startswith("Run "))
     number = int(messages[start]["content"].split()[1])
     rounds = sum(1 for each in messages[start:] if each.get("tool_calls"))
@@ -52,31 +53,8 @@ def next_answer(messages: Sequence[dict[str, Any]]) -> Any:
 
 def make_agent(url: str, marks: Path) -> Agent:
     """An agent with three tools, of which only one may be repeated."""
-    handle = os.open(marks, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-    def work(name: str, n: int) -> str:
-        os.write(handle, f"start {name} {n}\n".encode())
-        time.sleep(TOOL_SECONDS)
-        os.write(handle, f"end {name} {n}\n".encode())
-        return f"{name} {n} is done"
-
-    @tool
-    def put(n: int) -> str:
-        """Put a thing in its place."""
-        return work("put", n)
-
-    @tool(read_only=True)
-    def look(n: int) -> str:
-        """Look at a thing."""
-        return work("look", n)
-
-    @tool(idempotent=True)
-    def again(n: int) -> str:
-        """Do what can be repeated."""
-        return work("again", n)
-
     client = OpenAIClient("scripted", api_key="k", base_url=url)
-    return Agent(llm=client, tools=[put, look, again])
+    return Agent(llm=client, tools=make_tools(file_mark(str(marks)), TOOL_SECONDS))
 
 
 def be_zygote(database: str, url: str, marks: Path) -> None:
@@ -99,7 +77,7 @@ def be_zygote(database: str, url: str, marks: Path) -> None:
 
 
 class Workers:
-    """Processes that work, of which one at a time is killed."""
+    """Worker processes, of which one at a time is killed."""
 
     def __init__(self, database: str, url: str, marks: Path) -> None:
         words = [sys.executable, "-m", "benchmarks.durable_kill", "--zygote", database, url, str(marks)]
@@ -120,13 +98,13 @@ class Workers:
             self._ready.append(int(self._zygote.stdout.readline()))
 
     def kill(self, rng: random.Random) -> None:
-        """Kill one of two that work; a new one begins meanwhile."""
+        """Kill one of two running workers, and start a new one."""
         self._wait_for(2)
         os.kill(self._ready.pop(rng.randrange(2)), signal.SIGKILL)
         self._start()
 
     def close(self) -> None:
-        """Kill them all."""
+        """Kill all workers."""
         self._wait_for(WORKERS)
         for pid in self._ready:
             os.kill(pid, signal.SIGKILL)
@@ -136,13 +114,13 @@ class Workers:
 
 
 def kill_workers(folder: Path, kills: int, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Kill so often, let everything end, and compare.
+    """Kill workers a number of times, let all runs end, and compare.
 
     Args:
-        folder: Where everything is kept.
-        kills: How often.
-        seed: Of the random moments.
-        say: Told how far it is.
+        folder: The folder of all files.
+        kills: Number of kills.
+        seed: Seed of the random moments.
+        say: Function called with the progress.
     """
     database, marks = f"sqlite:///{folder / 'd.sqlite'}", folder / "marks"
     rng, handles, wrong = random.Random(seed), list[Handle](), list[str]()
@@ -175,13 +153,13 @@ def compare_runs(
     """Compare runs with the marks of their tools.
 
     Args:
-        store: Where their sessions are.
+        store: The store of their sessions.
         marks_path: The file of marks.
         run_ids: The runs, in the order of their numbers.
-        wrong: Gets a line for each thing that is not as it must be.
+        wrong: List to which a line per violation is added.
     """
     counts: Counter[str] = Counter(attempts=0, ambiguous=0, reruns=0, steps=0)
-    marks = Counter(marks_path.read_text().splitlines())
+    marks = marks_path.read_text().splitlines()
     for number, run_id in enumerate(run_ids):
         if not store.exists(run_id):
             wrong.append(f"{run_id} has no session")
@@ -191,18 +169,19 @@ def compare_runs(
         wrong += [f"{run_id}: {each}" for each in _repeated(records)]
         messages = to_wire(read_resume_point(records).messages)
         wrong += [f"{run_id}: {each}" for each in check_history(messages)]
-        told = {each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"}
         made = [one for each in messages for one in each.get("tool_calls") or ()]
         names = [(one["function"]["name"], json.loads(one["function"]["arguments"])["n"]) for one in made]
         if names != [(name, number * 100 + n) for name, n in CALLS]:
             wrong.append(f"{run_id}: these calls were made: {names}")
-        for one, (name, n) in zip(made, names, strict=True):
-            _compare(name, n, told[one["id"]], marks, counts, wrong)
+        counts["steps"] += len(names)
+        seen, found = check_calls(told(messages), marks)
+        counts.update(seen)
+        wrong += found
     return counts
 
 
 def _repeated(records: Sequence[Record]) -> list[str]:
-    """Calls that were begun again though their result was recorded."""
+    """Return the calls that were started again although their result was recorded."""
     done: set[str] = set()
     found = []
     for each in records:
@@ -214,26 +193,8 @@ def _repeated(records: Sequence[Record]) -> list[str]:
     return found
 
 
-def _compare(
-    name: str, n: int, text: str, marks: Counter[str], counts: Counter[str], wrong: list[str]
-) -> None:
-    starts, ends = marks[f"start {name} {n}"], marks[f"end {name} {n}"]
-    fine = text == f"{name} {n} is done"
-    counts["steps"] += 1
-    if name == "again":
-        counts["reruns"] += starts - 1
-        right = fine and ends >= 1
-    elif fine:
-        right = starts == ends == 1
-    else:
-        counts["ambiguous"] += 1
-        right = ENGLISH.tool_interrupted in text and starts <= 1
-    if not right:
-        wrong.append(f"{name} {n}: {starts} starts, {ends} ends; {text!r}")
-
-
 def main() -> int:
-    """Read the command line, kill, and print what was seen."""
+    """Parse the command line, kill workers, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.engine_cost [--runs 60] [--steps 5]
 
-The model is a server in a process of its own that answers at once, so what is seen is the cost of
-everything else. Each worker is a ``pal worker`` process that does four runs at once; PostgreSQL writes to
+The model is a server in a separate process that answers at once, so the measured cost is that of everything
+else. Each worker is a ``pal worker`` process that does four runs at once; PostgreSQL writes to
 the disk. CPU is that of the workers and, apart, of PostgreSQL, in milliseconds; on a busy machine it is the
 figure to look at.
 
@@ -41,13 +41,14 @@ from typing import Any
 from tests.postgres_server import PostgresServer
 
 from benchmarks.fleet import SERVER, model_process, open_fleet
-from pure_agent_loop import Agent, tool
+from pure_agent_loop import Agent, LoopLimits, tool
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.testing import ScriptedServer, call
 
 AT_ONCE, PATIENCE, KB = 4, 300.0, 1000
 IDLE_SECONDS = 5.0
+LIMITS = LoopLimits(max_steps=100)
 TICK = os.sysconf("SC_CLK_TCK")
 FITTED = ((1, 0), (20, 0), (10, 10))  # steps, and KB of text in each result
 LEFT_OUT = ((5, 0), (10, 0), (10, 2), (20, 5), (30, 1))
@@ -62,12 +63,12 @@ def fetch(n: int, kb: int) -> str:
 
 
 def make_agent(url: str) -> Agent:
-    """An agent that does what the task says: so many steps with results of so many KB."""
-    return Agent(llm=OpenAIClient("scripted", api_key="k", base_url=url), tools=[fetch], max_steps=100)
+    """An agent that follows the task: a number of steps with results of a number of KB."""
+    return Agent(llm=OpenAIClient("scripted", api_key="k", base_url=url), tools=[fetch], limits=LIMITS)
 
 
 def agents() -> dict[str, Agent]:
-    """What the workers load."""
+    """Return the agents that the workers load."""
     return {"worker": make_agent(os.environ[SERVER])}
 
 
@@ -85,7 +86,7 @@ def be_model() -> None:
 
 
 def cpu_of(pid: int) -> float:
-    """Milliseconds of CPU of a process, with its children that have ended."""
+    """Return the CPU milliseconds of a process, with its children that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -94,7 +95,7 @@ def cpu_of(pid: int) -> float:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that it has begun."""
+    """Return the child processes of a process."""
     with contextlib.suppress(FileNotFoundError):
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
@@ -109,14 +110,14 @@ class Store:
     server: PostgresServer | None
 
     def cpu(self) -> float:
-        """What PostgreSQL has used so far."""
+        """Return the CPU time that PostgreSQL has used so far."""
         if self.server is None:
             return 0.0
         first = int((self.server.folder / "data" / "postmaster.pid").read_text().split()[0])
         return sum(cpu_of(each) for each in [first, *children_of(first)])
 
     def commits(self, engine: Engine) -> int:
-        """How often something was committed, as far as that is known."""
+        """Return the number of commits; 0 if unknown."""
         if self.server is None:
             return 0
         found = engine.database.rows(
@@ -125,7 +126,7 @@ class Store:
         return int(found[0][0])
 
     def connections(self, engine: Engine) -> int:
-        """How many are open, besides the one that asks and that of the engine that submits."""
+        """Return the number of open connections, without this one and that of the submitting engine."""
         if self.server is None:
             return 0
         found = engine.database.rows(
@@ -155,7 +156,7 @@ class Store:
 
 @dataclass
 class Measured:
-    """What some runs have cost, each."""
+    """The cost per run of some runs."""
 
     wall: float
     worker_cpu: float
@@ -167,18 +168,18 @@ class Measured:
 
     @property
     def cpu(self) -> float:
-        """Worker and database together."""
+        """The CPU time of worker and database together."""
         return self.worker_cpu + self.database_cpu
 
     @property
     def all_cpu(self) -> float:
-        """The same with the model, and with the process that submits and asks how things stand."""
+        """The CPU time with that of the model and of the process that submits and polls the runs."""
         return self.cpu + self.others_cpu
 
 
 @contextlib.contextmanager
 def working(store: Store, url: str, workers: int) -> Iterator[tuple[Engine, list[int]]]:
-    """An engine to submit to, and the processes of so many workers, which are warm."""
+    """Yield an engine to submit to, with a number of warm worker processes."""
     words = ["--database", store.url, "--concurrency", str(AT_ONCE)]
     with tempfile.TemporaryDirectory() as folder, Engine(store.url) as engine:
         fleet = open_fleet(Path(folder), "benchmarks.engine_cost:agents", url, words)
@@ -197,7 +198,7 @@ def working(store: Store, url: str, workers: int) -> Iterator[tuple[Engine, list
 
 
 def run_all(engine: Engine, runs: int, steps: int, kb: int) -> float:
-    """Seconds until so many runs have ended."""
+    """Return the seconds until this many runs have ended."""
     begun = time.monotonic()
     handles = [engine.submit("worker", f"{steps} {kb}") for _ in range(runs)]
     for each in handles:
@@ -210,7 +211,7 @@ def run_all(engine: Engine, runs: int, steps: int, kb: int) -> float:
 def measure(
     store: Store, engine: Engine, pids: Sequence[int], model: int, runs: int, point: tuple[int, int]
 ) -> Measured:
-    """What a run of so many steps and KB costs."""
+    """Return the cost of a run with these steps and KB."""
 
     def look() -> list[float]:
         return [
@@ -225,13 +226,13 @@ def measure(
     before = look()
     seconds = run_all(engine, runs, *point)
     if store.server is not None:
-        time.sleep(1.1)  # its figures of commits come late
+        time.sleep(1.1)  # PostgreSQL updates its commit statistics with a delay
     each = [(new - old) / runs for old, new in zip(before, look(), strict=True)]
     return Measured(seconds * 1000 / runs, *each)
 
 
 def in_memory(url: str, runs: int, point: tuple[int, int]) -> Measured:
-    """The same without an engine: as many at once, in this process, kept nowhere."""
+    """Return the cost without an engine: the same concurrency, in this process, without storage."""
 
     async def all_of_them() -> None:
         agent, turns = make_agent(url), asyncio.Semaphore(AT_ONCE)
@@ -251,14 +252,14 @@ def in_memory(url: str, runs: int, point: tuple[int, int]) -> Measured:
 
 @dataclass
 class Model:
-    """What a run costs in CPU, as `fit` found it; see the top of this file."""
+    """The model of a run's CPU cost, created by `fit`; see the module docstring."""
 
     a: float
     b: float
     c: float
 
     def cpu(self, steps: int, kb: int) -> float:
-        """Milliseconds for a run of so many steps whose results have so many KB each."""
+        """Return the predicted milliseconds of a run with these steps and KB per result."""
         return self.a + self.b * steps + self.c * sent(steps, kb)
 
     def __str__(self) -> str:
@@ -266,12 +267,12 @@ class Model:
 
 
 def sent(steps: int, kb: int) -> float:
-    """KB of results in all requests of a run: each result is in every request that follows it."""
+    """Return the KB of results in all requests of a run: each result is in every later request."""
     return kb * steps * (steps + 1) / 2
 
 
 def fit(found: Sequence[Measured]) -> Model:
-    """The model that goes through the three points of `FITTED`: two without text, one with it."""
+    """Return the model through the three points of `FITTED`: two without text, one with text."""
     (low, _), (high, _), (middle, kb) = FITTED
     b = (found[1].cpu - found[0].cpu) / (high - low)
     a = found[0].cpu - b * low
@@ -279,7 +280,7 @@ def fit(found: Sequence[Measured]) -> Model:
 
 
 def median_of(rounds: Sequence[Sequence[Measured]]) -> list[Measured]:
-    """Each point's figures, as the medians of the rounds."""
+    """Return each point's figures: the medians of the rounds."""
     return [
         Measured(*(statistics.median(getattr(each, one.name) for each in same) for one in fields(Measured)))
         for same in zip(*rounds, strict=True)
@@ -299,7 +300,7 @@ def show_points(name: str, found: Sequence[Measured]) -> None:
 
 
 def lone_run(engine: Engine, steps: int) -> float:
-    """Milliseconds from a run's submission to its end, the wait for a poll included; nothing else works."""
+    """Return the milliseconds from submission to end of a run on an idle worker, polling included."""
     took = []
     for _ in range(LONE_RUNS):
         info = engine.submit("worker", f"{steps} 0").result(PATIENCE)
@@ -308,7 +309,7 @@ def lone_run(engine: Engine, steps: int) -> float:
 
 
 def predicted(workers: int, lone: float, one: Measured) -> float:
-    """Runs a second; see the top of this file."""
+    """Return the predicted runs per second; see the module docstring."""
     fullest = max(one.worker_cpu / workers, one.all_cpu / (os.cpu_count() or 1))
     queue = rate = 0.0
     for at_work in range(1, workers * AT_ONCE + 1):
@@ -319,7 +320,7 @@ def predicted(workers: int, lone: float, one: Measured) -> float:
 
 
 def idle(store: Store, engine: Engine, pids: Sequence[int]) -> str:
-    """What workers without work cost."""
+    """Return a line about the cost of idle workers."""
     before = (store.commits(engine), sum(map(cpu_of, pids)), store.cpu())
     time.sleep(IDLE_SECONDS)
     seconds = IDLE_SECONDS * len(pids)

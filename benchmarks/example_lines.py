@@ -1,4 +1,4 @@
-"""Lines of code of examples, here and where they come from: without blank lines, comments and docstrings.
+"""Count lines of code of examples, here and in their originals, without blank lines, comments and docstrings.
 
 python -m benchmarks.example_lines FILE...
 
@@ -29,7 +29,7 @@ _SILENT = {
 
 
 def code_of(path: Path) -> str:
-    """The Python in a file."""
+    """Return the Python code in a file."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
@@ -40,7 +40,7 @@ def code_of(path: Path) -> str:
 
 
 def lines_of(code: str) -> int:
-    """How many lines hold code."""
+    """Return the number of lines with code."""
     documents = set[int]()
     for node in ast.walk(ast.parse(code)):
         match node:

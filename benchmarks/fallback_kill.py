@@ -1,4 +1,4 @@
-"""Runs on a fallback are killed in the middle of responses: is a call made twice, is text doubled?
+"""Kill runs with a fallback model in the middle of responses: is a call made twice, or text doubled?
 
     python -m benchmarks.fallback_kill --kills 50
 
@@ -53,7 +53,7 @@ class Killer:
         self._pid = self._left = 0
 
     def watch(self, pid: int, left: int) -> None:
-        """Kill a process after so many pieces; never if 0."""
+        """Kill a process after this many pieces; never if 0."""
         self._pid, self._left = pid, left
 
     def count(self, model: str) -> None:
@@ -72,14 +72,14 @@ class Piece(ServerFault):
     model: str
 
     async def play(self, _: Exchange) -> bool:
-        """Let the run read some of it, or not, and kill it if its time has come."""
+        """Let the run read some pieces or none, and kill the run if due."""
         await asyncio.sleep(self.killer.rng.uniform(0, 0.003))
         self.killer.count(self.model)
         return True
 
 
 def next_response(messages: Sequence[dict[str, Any]], piece: Piece, wrong: list[str]) -> Any:
-    """Return what a model writes, whatever the history is."""
+    """Return a model's response, independent of the history."""
     done = [message for message in messages if message.get("tool_calls")]
     step = len(done) + 1
     for number, message in enumerate(done, 1):
@@ -105,7 +105,7 @@ def store_of(folder: Path, kind: str) -> JsonlStore | SqliteStore:
 
 
 def be_run(folder: Path, session: str, first: str, second: str) -> None:
-    """Begin a run, or resume it, in a process of its own."""
+    """Start or resume a run in a separate process."""
     handle = os.open(folder / f"{session}.marks", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     @tool
@@ -141,7 +141,7 @@ def records_of(store: JsonlStore | SqliteStore, session: str) -> list[Record]:
 
 
 def kill_runs(folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill so often, resume, and compare.
+    """Kill the run a number of times, resume, and compare.
 
     Args:
         folder: Folder of all files.
@@ -216,7 +216,7 @@ def compare(folder: Path, session: str) -> list[str]:
 
 
 def main() -> int:
-    """Read the command line, kill, and print what was seen."""
+    """Parse the command line, kill runs, and print the results."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)

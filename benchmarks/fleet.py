@@ -1,4 +1,4 @@
-"""A fleet on one database, whose workers are killed and frozen and whose database is restarted: what is lost?
+"""Kill and freeze the workers of a fleet and restart its database: what is lost?
 
     python -m benchmarks.fleet --workers 3 --runs 200 --kill-every 3 [--freeze] [--restart-database]
     python -m benchmarks.fleet --workers 2 --runs 10 --database sqlite
@@ -51,7 +51,7 @@ Say = Callable[[str], None]
 
 
 def agents() -> dict[str, Agent]:
-    """What the workers load."""
+    """Return the agents that the workers load."""
     return {"worker": make_agent(os.environ[SERVER], Path(os.environ[MARKS]))}
 
 
@@ -65,7 +65,7 @@ def be_model() -> None:
 
 @contextlib.contextmanager
 def model_process(module: str) -> Iterator[tuple[str, int]]:
-    """A model in a process of its own, which a module serves; its address and process."""
+    """Yield a model, served by a module in a separate process: the address and the process."""
     words = [sys.executable, "-m", module, "--model"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -101,7 +101,7 @@ def be_zygote(words: Sequence[str]) -> None:
 
 @dataclass
 class Worker:
-    """A process that works, and what it has said."""
+    """A worker process and its log."""
 
     pid: int
     log: Path
@@ -109,17 +109,17 @@ class Worker:
 
     @property
     def said(self) -> str:
-        """What it has said so far."""
+        """The log so far."""
         return self.log.read_text(errors="replace")
 
     @property
     def is_ready(self) -> bool:
-        """It takes runs."""
+        """True if the worker takes runs."""
         return "queues" in self.said
 
     @property
     def is_there(self) -> bool:
-        """The process has not ended."""
+        """True if the process has not ended."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -128,7 +128,7 @@ class Worker:
 
     @property
     def executor(self) -> str:
-        """Its name in the database."""
+        """The worker's name in the database."""
         found = re.search(r" worker (\S+) started: ", self.said)
         assert found, self.said
         return found[1]
@@ -154,7 +154,7 @@ class Fleet:
     frozen: list[Event] = field(default_factory=list)
 
     def start(self) -> None:
-        """Begin one more worker, which will be ready a little later."""
+        """Start one more worker, which will be ready a little later."""
         log = self.folder / f"worker-{len(self.workers) + len(self.gone)}.log"
         log.touch()
         assert self.zygote.stdin is not None
@@ -163,7 +163,7 @@ class Fleet:
         self.workers.append(Worker(int(self.zygote.stdout.readline()), log))
 
     def revive(self) -> None:
-        """What a supervisor does: one that began while the database was away has said so and ended."""
+        """Restart ended workers, as a supervisor does: a worker exits if it starts without the database."""
         for each in list(self.workers):
             if not each.is_there and not each.is_ready and "is unavailable" in each.said:
                 self.workers.remove(each)
@@ -171,7 +171,7 @@ class Fleet:
                 self.start()
 
     def wait_until_ready(self, count: int) -> None:
-        """Wait until so many work."""
+        """Wait until this many workers are ready."""
         give_up = time.monotonic() + PATIENCE
         while sum(each.is_ready for each in self.workers) < count:
             self.revive()
@@ -180,7 +180,7 @@ class Fleet:
             time.sleep(0.05)
 
     def _stopped(self, rng: random.Random, engine: Engine) -> tuple[Worker, Event] | None:
-        """One of at least two that work, stopped in the middle of runs; None if it is not the moment."""
+        """Stop and return one of at least two workers, in the middle of runs; None if impossible now."""
         awake = [each for each in self.workers if each.is_ready and not each.frozen_until]
         busy = {each.worker for each in engine.tasks("running", limit=None)}
         chosen = [each for each in awake if each.executor in busy]
@@ -189,13 +189,13 @@ class Fleet:
         victim = rng.choice(chosen)
         os.kill(victim.pid, signal.SIGSTOP)
         event = Event(time.time(), runs_of(engine, victim.executor))
-        if not event.runs:  # they have ended meanwhile
+        if not event.runs:  # the runs have ended in the meantime
             os.kill(victim.pid, signal.SIGCONT)
             return None
         return victim, event
 
     def kill(self, rng: random.Random, engine: Engine) -> bool:
-        """Kill one, and begin a new one; False if it is not the moment."""
+        """Kill a worker and start a new one; return False if that is not possible now."""
         stopped = self._stopped(rng, engine)
         if stopped is None:
             return False
@@ -208,7 +208,7 @@ class Fleet:
         return True
 
     def freeze(self, rng: random.Random, engine: Engine, seconds: float) -> bool:
-        """Stop one for some time; False if it is not the moment."""
+        """Freeze a worker for some time; return False if that is not possible now."""
         stopped = self._stopped(rng, engine)
         if stopped is None:
             return False
@@ -218,18 +218,18 @@ class Fleet:
         return True
 
     def wake(self) -> None:
-        """Let those go on whose time has come."""
+        """Resume the frozen workers that are due."""
         for each in self.workers:
             if each.frozen_until and time.monotonic() >= each.frozen_until:
                 each.frozen_until = 0.0
                 os.kill(each.pid, signal.SIGCONT)
 
     def refused(self) -> int:
-        """How many runs workers have dropped because a write was refused."""
+        """Return the number of runs that workers have dropped because a write was rejected."""
         return sum(each.said.count(TAKEN) for each in [*self.workers, *self.gone])
 
     def end(self, wrong: list[str]) -> None:
-        """End all in order."""
+        """Stop all workers gracefully."""
         for each in self.workers:
             os.kill(each.pid, signal.SIGTERM)
         give_up = time.monotonic() + PATIENCE
@@ -241,7 +241,7 @@ class Fleet:
         wrong += [f"a worker printed a traceback: {each[-3000:]}" for each in said if "Traceback" in each]
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill the remaining processes."""
         for each in self.workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each.pid, signal.SIGKILL)
@@ -277,7 +277,7 @@ def open_fleet(folder: Path, where: str, url: str, words: Sequence[str]) -> Flee
 
 
 def runs_of(engine: Engine, executor: str) -> list[str]:
-    """The runs that a worker has at work."""
+    """Return the runs that a worker is executing."""
     return [each.run_id for each in engine.tasks("running", limit=None) if each.worker == executor]
 
 
@@ -293,7 +293,7 @@ def watch(
         fleet.wake()
         fleet.revive()
         known = engine.tasks("running", limit=None) + engine.tasks("pending", limit=None)
-        if not known:  # one may have moved between the two questions
+        if not known:  # a run may have moved between the two queries
             known = [each for each in engine.tasks(limit=None) if not each.has_ended]
         if len(known) != left:
             give_up = time.monotonic() + options.patience
@@ -315,7 +315,7 @@ def watch(
 
 @dataclass
 class Rest:
-    """The break of the database."""
+    """The interruption of the database."""
 
     server: PostgresServer | None
     is_wanted: bool
@@ -323,7 +323,7 @@ class Rest:
     seconds: float = 0.0
 
     def restart(self) -> None:
-        """Crash, stay away for a moment, come back."""
+        """Crash the database, wait a moment, and start it again."""
         assert self.server is not None
         self.is_wanted = False
         begun = time.monotonic()
@@ -336,11 +336,11 @@ class Rest:
 def measure(
     folder: Path, database: str, server: PostgresServer | None, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Let a fleet work, and compare.
+    """Let a fleet execute runs, and compare.
 
     Args:
         folder: For logs and marks.
-        database: Its address.
+        database: The database's address.
         server: What serves it, if it is to be restarted.
         options: See the command line.
     """
@@ -353,7 +353,7 @@ def measure(
             for _ in range(options.workers):
                 fleet.start()
             fleet.wait_until_ready(options.workers)
-            engine.tasks()  # the driver itself is ready
+            engine.tasks()  # the benchmark process itself is ready
             begun = time.monotonic()
             handles = [engine.submit("worker", f"Run {number}") for number in range(options.runs)]
             watch(fleet, handles, engine, options, rest)
@@ -362,7 +362,7 @@ def measure(
                 time.sleep(LOOK_SECONDS)
                 fleet.wake()
             if fleet.frozen:
-                time.sleep(LATE_SECONDS)  # those that were woken last try to write
+                time.sleep(LATE_SECONDS)  # the workers that were resumed last try to write
             fleet.wait_until_ready(len(fleet.workers))
             fleet.end(wrong)
         finally:
@@ -458,7 +458,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Read the command line, let the fleet work, and print what was seen."""
+    """Parse the command line, let the fleet execute runs, and print the results."""
     if sys.argv[1:2] == ["--zygote"]:
         be_zygote(sys.argv[2:])
         return 0

@@ -1,12 +1,12 @@
-"""What keeping a session costs: a step of a run in each store, and reading it back.
+"""Measure what recording a session costs: a step of a run in each store, and reading it back.
 
     python -m benchmarks.journal_cost [--steps 300] [--bytes 2000] [--folder FOLDER]
 
 A step is five records: the intent and the result of a tool call, each on the disk before the run goes on, and
 three plain ones. Each carries ``--bytes`` characters of data. The folder decides which disk is measured.
 
-``bare`` is what the disk takes by itself: the same bytes in five writes, two of them flushed. ``CPU`` is how
-long the process itself was working; on a busy machine the rest is waiting for a turn. PostgreSQL runs on the
+``bare`` is the time of the disk alone: the same bytes in five writes, two of them flushed. ``CPU`` is the
+CPU time of the process; on a busy machine the rest is waiting for the processor. PostgreSQL runs on the
 same machine, over a socket of the file system.
 """
 
@@ -42,7 +42,7 @@ def write_step(log: SessionLog, text: str, *, durable: bool) -> None:
 
 
 def measure_writing(log: SessionLog, steps: int, text: str, *, durable: bool) -> list[float]:
-    """Milliseconds of each step."""
+    """Return the milliseconds of each step."""
     taken = []
     for _ in range(steps):
         begun = time.perf_counter()
@@ -52,7 +52,7 @@ def measure_writing(log: SessionLog, steps: int, text: str, *, durable: bool) ->
 
 
 def measure_bare(folder: Path, steps: int, text: str) -> str:
-    """What the same writes cost without any of our code."""
+    """Return the cost of the same writes without this package's code."""
     line = b"x" * (len(text) + 150)
     handle = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     taken = []
@@ -73,7 +73,7 @@ def _summed_up(taken: list[float]) -> str:
 
 
 def measure(name: str, store: SessionStore, steps: int, text: str) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     with store.open("flushed") as log:
         busy = time.process_time()
         flushed = measure_writing(log, steps, text, durable=True)

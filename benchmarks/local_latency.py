@@ -1,4 +1,4 @@
-"""How long a small model takes for a call, beside a plain request with tools on the same server.
+"""Compare the time of a small model for a call with a plain request with tools on the same server.
 
     python -m benchmarks.local_latency [--model NAME_OR_PATH] [--questions 20] [--max-tokens 128]
     python -m benchmarks.local_latency --base-url URL --model NAME [--sets simple_python,multiple,starter]
@@ -43,7 +43,7 @@ Row = tuple[float, int, int, int, int]
 
 
 class Schema(BaseLLMClient):
-    """The arguments of the first tool as JSON, from a plain request.
+    """A client that requests the arguments of the first tool as JSON, in a plain request.
 
     Args:
         inner: The client of the server.
@@ -74,7 +74,7 @@ async def measure(client: BaseLLMClient, asked: Asked, max_tokens: int) -> Row:
 
 
 async def compare(client: BaseLLMClient, name: str, questions: list[Asked], max_tokens: int) -> None:
-    """Ask every way, and write the table."""
+    """Ask each question in each way, and print the table."""
     registry = ToolRegistry(starter_tools(Path(tempfile.gettempdir()))) if name == STARTER else None
     examples = {} if registry is None else {"examples": registry.examples_of}
     ways: dict[str, BaseLLMClient] = {
@@ -100,13 +100,13 @@ async def compare(client: BaseLLMClient, name: str, questions: list[Asked], max_
 
 
 def _times(rows: list[Row]) -> tuple[float, float]:
-    """Median and 95th percentile of the seconds."""
+    """Return the median and 95th percentile of the seconds."""
     seconds = sorted(row[0] for row in rows[WARM_UP:])
     return statistics.median(seconds), seconds[int(0.95 * (len(seconds) - 1))]
 
 
 def questions_of(name: str, count: int) -> list[Asked]:
-    """The questions of a set, with one more to begin with."""
+    """Return the questions of a set, preceded by one for warming up."""
     if name == STARTER:
         tools = ToolRegistry(starter_tools(Path(tempfile.gettempdir()))).to_openai_schema()
         needing = [question.text for question in HELD_OUT if question.tool]
@@ -116,9 +116,10 @@ def questions_of(name: str, count: int) -> list[Asked]:
 
 
 async def run(client: BaseLLMClient, sets: list[str], count: int, max_tokens: int) -> None:
-    """Compare, and let go of the server."""
+    """Compare, and release the server."""
     try:
-        every = [(name, questions_of(name, count)) for name in sets]  # first: a server closes what is idle
+        # First, because a server closes idle connections.
+        every = [(name, questions_of(name, count)) for name in sets]
         for name, questions in every:
             await compare(client, name, questions, max_tokens)
     finally:
@@ -126,7 +127,7 @@ async def run(client: BaseLLMClient, sets: list[str], count: int, max_tokens: in
 
 
 def main() -> None:
-    """Read the options, start the server or take the one there is, compare."""
+    """Parse the options, start or join the server, and compare."""
     parser = argparse.ArgumentParser(description="How long a call of a small model takes.")
     parser.add_argument("--model", help="a name, or the path of a .gguf file (default: the embedded one)")
     parser.add_argument("--base-url", help="a server that has the model")

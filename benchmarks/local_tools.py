@@ -1,4 +1,4 @@
-"""How often the embedded model does the right thing with the three starter tools.
+"""Measure how often the embedded model makes the right calls with the three starter tools.
 
     python -m benchmarks.local_tools [--model NAME_OR_PATH] [--set first|held-out|both] [--way ours] [--show]
     python -m benchmarks.local_tools --tools full --set both --way ours   # the long list, and tasks
@@ -246,7 +246,7 @@ def make_folder(folder: Path, questions: Sequence[Question]) -> None:
 async def measure(
     client: BaseLLMClient, way: str, questions: Sequence[Question], folder: Path, tools: str = "starter"
 ) -> Score:
-    """Put every question to an agent of its own."""
+    """Ask each question of a new agent."""
     score = Score()
     for question in questions:
         agent = Agent(
@@ -267,7 +267,7 @@ async def measure(
 
 
 async def measure_tasks(client: BaseLLMClient, way: str, tasks: Sequence[Task], tools: str) -> Score:
-    """Put every task to an agent of its own, in a folder of its own."""
+    """Give each task to a new agent, in a new folder."""
     score = Score()
     for task in tasks:
         with tempfile.TemporaryDirectory() as name:

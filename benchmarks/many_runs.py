@@ -1,4 +1,4 @@
-"""What many runs leave behind in one process (memory, tasks, threads, sockets), and what garbage costs them.
+"""Measure what many runs leave behind in one process, and the cost of garbage collection.
 
     python -m benchmarks.many_runs [--runs 20000] [--at-once 50] [--new-objects 700]
 
@@ -48,7 +48,7 @@ def held() -> tuple[float, int, int]:
 
 
 class Garbage:
-    """The CPU seconds that Python's search for garbage takes."""
+    """The CPU seconds of Python's garbage collection."""
 
     def __init__(self) -> None:
         self.seconds = self._begun = 0.0
@@ -63,7 +63,7 @@ class Garbage:
 
 
 async def measure(url: str, runs: int, at_once: int, tidy: object) -> None:
-    """Run them all and print what is held on the way."""
+    """Execute all runs, and print the held resources on the way."""
     garbage, cpu = Garbage(), time.process_time()
     agent = Agent(llm=OpenAIClient("m", "k", url), tools=[add])
     begun, done = 0.0, 0

@@ -41,7 +41,7 @@ COMMAND = [sys.executable, "-c", SERVER]
 
 
 async def timed(count: int, one: Callable[[], Awaitable[object]], work: float = 0.0) -> list[float]:
-    """Milliseconds of each of so many calls; before each, so many seconds of work."""
+    """Return the milliseconds of each call, with a number of seconds of work before each."""
     found = []
     for _ in range(count):
         until = time.perf_counter() + work
@@ -54,7 +54,7 @@ async def timed(count: int, one: Callable[[], Awaitable[object]], work: float = 
 
 
 async def in_run(server: MCPServer, count: int) -> list[float]:
-    """Milliseconds of each call of a run."""
+    """Return the milliseconds of each call of a run."""
     script = [call("mcp__adds__add", a=number, b=1) for number in range(count)]
     limits = LoopLimits(max_turns=count + 1, max_tokens=None)
     agent = Agent(llm=ScriptedLLM([*script, "done"]), tools=[server], limits=limits)
@@ -65,7 +65,7 @@ async def in_run(server: MCPServer, count: int) -> list[float]:
 
 
 async def measure(calls: int, rounds: int) -> dict[str, list[float]]:
-    """All figures by row."""
+    """Return all figures by row."""
     from mcp.client.stdio import StdioServerParameters
 
     from mcp import Client

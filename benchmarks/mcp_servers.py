@@ -26,7 +26,7 @@ Case = tuple[str, list[str], str, dict[str, Any], str]  # server, command, tool,
 
 
 def cases(servers: Path, work: Path, page: str) -> list[Case]:
-    """What is asked of whom."""
+    """A call to a server."""
     node, python = servers / "node_modules" / ".bin", servers / "python" / "bin"
     every, files = [["node", f"{node}/mcp-server-{name}"] for name in ("everything", "filesystem")]
     files.append(str(work))
@@ -55,7 +55,7 @@ def cases(servers: Path, work: Path, page: str) -> list[Case]:
 
 
 def tried(case: Case, work: Path) -> str:
-    """What the model read, if it is not what was expected."""
+    """Return what the model read if it differs from the expected result."""
     name, command, tool, args, wanted = case
     config = Path(tempfile.mkdtemp()) / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {name: {"command": command[0], "args": command[1:]}}}))
@@ -78,7 +78,7 @@ def tried(case: Case, work: Path) -> str:
 
 
 def main() -> None:
-    """Try all and print."""
+    """Try all servers and print the results."""
     work = Path(tempfile.mkdtemp())
     (work / "note.txt").write_text("The code word is heron.")
     (work / "page.html").write_text("<html><body><p>The price of plums is 7 euros.</p></body></html>")

@@ -1,9 +1,9 @@
-"""How much of a long run's requests a prompt cache serves, by protocol, with our marks and without.
+"""Measure how much of a long run's requests a prompt cache serves, by protocol, with and without our marks.
 
     python -m benchmarks.prompt_cache [--steps 50] [--window TOKENS]
 
-A run of 50 steps reads pages, over a real connection to a strict server of each protocol. Results are
-pruned and the history is compacted where they no longer fit into the window; a tool is listed in some steps
+A run of 50 steps reads pages, over a real connection to a strict server of each protocol. Results are pruned
+and the history is compacted when they no longer fit into the window; a tool is listed in some steps
 only. The server computes what its cache would serve, by the rules of its protocol:
 
 marks      Messages and Qwen: what ends at a mark is written; a read begins at a mark and looks up to 20

@@ -1,4 +1,4 @@
-"""What a step costs in each protocol: calls that Python makes, and CPU time, beside chat completions.
+"""Compare what a step costs in each protocol with chat completions: Python calls and CPU time.
 
     python -m benchmarks.protocol_cost [--steps 50,300] [--rounds 5] [--http httpx,aiohttp] [--thought TEXT]
 

@@ -1,14 +1,14 @@
-"""How often a file tool is led outside while another process swaps a folder for a link, again and again.
+"""Count how often a file tool is led outside while another process keeps swapping a folder for a link.
 
     python -m benchmarks.race_files [--rounds 50000] [--opener kernel|walking|checking] [--folder DIR]
 
-In the workspace stands a folder `swap`; outside it one with the same names in it. The other process
+The workspace has a folder `swap`; outside is a folder with the same names in it. The other process
 exchanges `swap` with a link to the outside folder (in one step, where the system can), as fast as it can.
 Each round is one call of a tool through `swap`. A leak is a call that showed something of the outside
 folder, or after which something there was changed, created or missing. A refusal is an error for the model.
 The rest worked inside.
 
-The checking opener is the one for Windows. It cannot win such a race and is here for comparison.
+The checking opener is the one for Windows. It cannot win such a race; the row is for comparison.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ while True:
 
 @dataclass
 class Tally:
-    """What came of the calls of one tool.
+    """The results of the calls of one tool.
 
     Args:
         tool: Its name.
-        opens: Number of calls.
+        opens: Number of calls made.
         leaks: How many led outside.
         refusals: How many were refused.
         seconds: For all of them.
@@ -97,7 +97,7 @@ class Arena:
 
     @contextmanager
     def swapping(self) -> Iterator[None]:
-        """While another process swaps."""
+        """Let another process swap within the block."""
         places = [str(self.root / "swap"), str(self.folder / "link"), str(self.folder / "spare")]
         swapper = subprocess.Popen([sys.executable, "-c", SWAPPER, *places], stdout=subprocess.PIPE)
         assert swapper.stdout is not None
@@ -122,7 +122,7 @@ class Arena:
         }
 
     def _searched(self) -> str:
-        """What grep reads, without the process that matches: it opens nothing and takes most of the time."""
+        """Return what grep reads, without the matching process, which opens nothing and is slow."""
         options = GrepOptions(LinePattern(SECRET), "swap", "", False, False, 100, 60.0, True)
         source = Source(self.workspace, options)
         text = b"".join(source.pieces()).decode()
@@ -168,7 +168,7 @@ class Arena:
 
 @contextmanager
 def arena(opener: Opener, folder: str | None = None) -> Iterator[Arena]:
-    """An arena in a new folder, in memory where there is a place for it: the disk's pace is of no matter."""
+    """Yield an arena in a new folder, in memory if possible, because the speed of the disk is irrelevant."""
     memory = Path("/dev/shm")
     place = folder or (str(memory) if memory.is_dir() else None)
     with tempfile.TemporaryDirectory(dir=place) as made:

@@ -1,4 +1,4 @@
-"""How hard the pages of the documentation are to read, and for whom each is.
+"""Measure how hard the pages of the documentation are to read, and list their intended readers.
 
     python -m benchmarks.reading [--longest 20] [--since COMMIT] [PAGE ...]
 
@@ -81,7 +81,7 @@ def measures(page: Page) -> tuple[float, float, float]:
 
 
 def words_at(commit: str, name: str) -> int:
-    """The words of a page at a commit; 0 where it was not there."""
+    """Return the number of words of a page at a commit; 0 if the page did not exist."""
     command = ["git", "show", f"{commit}:docs/{name}"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return len(shown.stdout.split())

@@ -30,7 +30,7 @@ REPEAT = 7
 
 
 def record(folder: Path, runs: int, steps: int, size: int) -> JsonlStore:
-    """A session of so many runs and steps."""
+    """Return a session with these runs and steps."""
 
     @tool(polls=True)
     def look(number: int) -> str:
@@ -69,7 +69,7 @@ def read_effects(records: list[Record]) -> None:
 
 
 def measure(what: Callable[[], object], steps: int) -> str:
-    """Milliseconds for a step: the least and the median of several times."""
+    """Return the milliseconds per step: the minimum and the median of several repetitions."""
     taken = []
     for _ in range(REPEAT):
         begun = time.perf_counter()

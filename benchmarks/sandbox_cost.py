@@ -1,4 +1,4 @@
-"""What a sandbox costs: the time of ``bash -c true`` in each, in turns so that a busy machine hits all alike.
+"""Measure ``bash -c true`` in each sandbox, in turns, so that other load on the machine affects all alike.
 
     python -m benchmarks.sandbox_cost [--rounds 40]
 
@@ -24,7 +24,7 @@ COMMAND = ["/bin/bash", "--noprofile", "--norc", "-c", "true"]
 
 
 def ways(folder: Path) -> dict[str, Callable[[], object]]:
-    """The ways to run it that work here."""
+    """Return the sandboxes that work on this machine."""
     found: dict[str, Callable[[], object]] = {"plain": lambda: subprocess.run(COMMAND, check=True)}
     names = ["none"]
     names += [] if landlock_problem() else ["landlock"]

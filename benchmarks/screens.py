@@ -80,7 +80,7 @@ REPORT = {
     "| `total` | float | 100 | 打折之前的价格 |\n| `percent` | float | 10 | 百分之十，不是小数 |\n\n"
     "- [x] 读文件\n- [ ] 加测试\n\n> 价格永远不为负。\n\n即 $p' = p(1 - r/100)$。完毕。",
 }
-WORDS = {  # what is asked, and what ends the last answer to it
+WORDS = {  # the task, and the end of its last answer
     "en": {
         "report": ("What does discount do?", "The end."),
         "plan": ("Plan the fix", "Plan written."),
@@ -143,7 +143,7 @@ def model(lang: str) -> Callable[[Any], Any]:
 
 
 def settle(screen: Screen, quiet: float = 0.5, most: float = 4.0) -> None:
-    """Wait until nothing is drawn for a moment: this is for pictures, no test."""
+    """Wait until nothing is drawn for a moment; good enough for pictures, not for tests."""
     ends = still = time.monotonic()
     while time.monotonic() < ends + most and time.monotonic() < still + quiet:
         if screen._read(0.1):
@@ -151,7 +151,7 @@ def settle(screen: Screen, quiet: float = 0.5, most: float = 4.0) -> None:
 
 
 def conversation(screen: Screen, lang: str) -> Iterator[str]:
-    """Go from one state to the next, and name it."""
+    """Go to the next state of the terminal, and name it."""
 
     def ask(name: str, until: str = "") -> None:
         screen.type(WORDS[lang][name][0] + ENTER)

@@ -1,8 +1,8 @@
-"""Sentences of the source, drawn at random, for somebody who has seen none of them.
+"""Print random sentences of the source, for a reader who has not seen them.
 
     python -m benchmarks.sentences [--seed 1] [--count 200] [--all] [PATH ...]
 
-Read the sample and count the sentences at which you stop: an unclear referent, a picture instead of the
+Read the sample and count the sentences at which you stop: an unclear referent, a metaphor instead of the
 technical word, a missing noun. The aim is at most 4 in 200. Sentences come from docstrings of names without
 an underscore, from messages (texts of three words or more) and from comments. `--all` prints every sentence
 in order, those of private docstrings too.
@@ -22,8 +22,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "pure_agent_loop"
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"])")
-ENTRY = re.compile(r"\s*(?:[-*]|\d+\.|[\w`*, ]{1,40}:)\s")
+END = re.compile(r"(?<=[.!?])(?<!e\.g\.)\s+(?=[A-Z`'\"])")
+ENTRY = re.compile(r"\s*(?:[-*]|\d+\.|(?:[\w`*,/<>├└│─ ]|\.(?=\w)){1,40}:)\s")
+COLUMNS = re.compile(r"(?<=\S) {2,}(?=\S)")
 CODE = re.compile(r"\s*(?:noqa|type:|pragma|fmt:|ruff:|mypy:|--+|[=-]+$)")
 
 
@@ -41,7 +42,7 @@ class Sentence:
 
 
 def prose(text: str) -> Iterator[str]:
-    """The sentences of a docstring, without its examples; an entry of a list is a paragraph."""
+    """Yield the sentences of a docstring without examples; an entry of a list or table is a paragraph."""
     paragraphs: list[list[str]] = [[]]
     base = in_example = None
     for line in text.expandtabs().splitlines():
@@ -54,15 +55,16 @@ def prose(text: str) -> Iterator[str]:
             in_example = indent
         if in_example is not None:
             continue
-        if not line.strip() or ENTRY.match(line):
+        row = COLUMNS.sub(": ", line.strip())
+        if not row or ENTRY.match(row):
             paragraphs.append([])
-        paragraphs[-1].append(line.strip())
+        paragraphs[-1].append(row)
     for paragraph in paragraphs:
         yield from END.split(" ".join(paragraph).strip())
 
 
 def docstrings(tree: ast.Module, *, private: bool) -> Iterator[tuple[int, str]]:
-    """The docstrings of a module, each with its line."""
+    """Yield the docstrings of a module, each with its line."""
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Module, *DEFINITION)):
             continue
@@ -72,14 +74,14 @@ def docstrings(tree: ast.Module, *, private: bool) -> Iterator[tuple[int, str]]:
 
 
 def as_text(part: ast.expr) -> str:
-    """A part of an f-string, a placeholder as written."""
+    """Return a part of an f-string, with placeholders as written."""
     if isinstance(part, ast.Constant):
         return str(part.value)
     return f"{{{ast.unparse(part.value)}}}" if isinstance(part, ast.FormattedValue) else ""
 
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The texts of a module that are not docstrings, with their placeholders as written."""
+    """Yield the strings of a module that are not docstrings, with placeholders as written."""
     skipped: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -94,7 +96,7 @@ def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def comments(text: str) -> Iterator[tuple[int, str]]:
-    """The comments of a module; lines that follow each other are one."""
+    """Yield the comments of a module; successive lines are one comment."""
     begin, last, words = 0, -2, ""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT:
@@ -113,7 +115,7 @@ def comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def sentences_of(path: Path, *, private: bool = False) -> list[Sentence]:
-    """All sentences of a module, in the order of their lines."""
+    """Return all sentences of a module, in the order of their lines."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     sources = (

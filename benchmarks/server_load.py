@@ -2,10 +2,11 @@
 
     python -m benchmarks.server_load [--runs 50] [--viewers 500] [--seconds 15] [--rate 4]
 
-Servers and clients are processes of their own; nothing leaves the machine. A model in the server's process
-says the time `rate` times a second in each run. Latency is from there until a viewer has the frame. CPU is
-that of the server's process, from /proc: with its runs alone, then with viewers; what is more is divided by
-the frames that they got. The floor sends frames of the same length to as many sockets. Linux only.
+Servers and clients are separate processes; nothing leaves the machine. A model in the server's process
+says the time `rate` times a second in each run. Latency is the time from then until a viewer has the frame.
+CPU is
+that of the server's process, from /proc: with its runs alone, then with viewers; the difference is divided by
+the frames that the viewers got. The floor sends frames of the same length to as many sockets. Linux only.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Clock(BaseLLMClient):
-    """Says the time, again and again; or once, where it is asked nothing else."""
+    """A model that streams the time repeatedly, as often as the task asks."""
 
     model = "clock"
 
     async def chat(self, messages: Any, tools: Any = None, **kwargs: Any) -> LLMResponse:
-        """Is not asked for: answers are streamed."""
+        """Raise an error, because all answers are streamed."""
         raise NotImplementedError
 
     async def chat_stream(self, messages: Any, tools: Any = None, **kwargs: Any) -> AsyncIterator[Delta]:  # noqa: ARG002 - the shape of a client
-        """The time in pieces."""
+        """Yield the time in pieces."""
         rate, seconds = json.loads(messages[-1]["content"])
         for _ in range(int(rate * seconds)):
             await asyncio.sleep(1 / rate)
@@ -57,7 +58,7 @@ class Clock(BaseLLMClient):
 
 
 def serve(kind: str, folder: str) -> None:
-    """Be the server, or the floor."""
+    """Run the server, or the floor."""
     from pure_agent_loop import Agent, LoopLimits
     from pure_agent_loop.server import create_app
     from pure_agent_loop.server.serving import Serving, bind_socket, uvicorn_config
@@ -84,7 +85,7 @@ def serve(kind: str, folder: str) -> None:
 
 
 def _floor() -> Any:
-    """A socket that says the time at the rate that it is asked for, in a frame as long as ours."""
+    """Send the time over a socket at the requested rate, in frames as long as ours."""
     from starlette.applications import Starlette
     from starlette.routing import WebSocketRoute
     from starlette.websockets import WebSocket
@@ -102,7 +103,7 @@ def _floor() -> Any:
 
 
 class Server:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self, kind: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -111,7 +112,7 @@ class Server:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
-        while True:  # it is bound before it listens
+        while True:  # the port is bound before the server listens
             with contextlib.suppress(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", self.port)).close()
                 break
@@ -120,12 +121,12 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def cpu(self) -> float:
-        """Seconds of CPU so far."""
+        """Return the CPU seconds used so far."""
         found = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(found[11]) + int(found[12])) / TICKS
 
     def memory(self, what: str = "VmRSS") -> float:
-        """Resident MB now; ``VmHWM``: at most so far."""
+        """Return the resident MB; with ``VmHWM``, the maximum so far."""
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
 
@@ -138,7 +139,7 @@ class Server:
         self._folder.cleanup()
 
     def connection(self) -> Any:
-        """A connection that is to be opened."""
+        """Return a connection to open."""
         return connect(
             f"ws://127.0.0.1:{self.port}/ws", additional_headers=HEADERS, compression=None, open_timeout=60
         )
@@ -214,7 +215,7 @@ async def _floor_of(server: Server, viewers: int, seconds: float, rate: float, l
 
 
 async def _asking(client: httpx2.AsyncClient, count: int) -> float:
-    """Milliseconds of a usual request, the median of some."""
+    """Return the median milliseconds of some ordinary requests."""
     took = []
     for _ in range(count):
         begun = time.perf_counter()
@@ -226,7 +227,7 @@ async def _asking(client: httpx2.AsyncClient, count: int) -> float:
 
 async def _flood(server: Server, until: asyncio.Event) -> None:
     while not until.is_set():
-        with contextlib.suppress(OSError, WebSocketException):  # it was thrown out, and comes again
+        with contextlib.suppress(OSError, WebSocketException):  # the viewer was dropped and reconnects
             async with server.connection() as mine:
                 while not until.is_set():
                     await mine.send('{"type":"ping"}')
@@ -235,7 +236,7 @@ async def _flood(server: Server, until: asyncio.Event) -> None:
 
 
 async def attacks() -> None:
-    """What one client does to another one's latency, and what a body costs."""
+    """Measure how a client affects the latency of another client, and what a body costs."""
     with contextlib.closing(Server("ours")) as server:
         await _attacked(server)
 

@@ -1,4 +1,4 @@
-"""The shape of the source: sizes by room, names and tics counted, and the files one meets on three walks.
+"""Report the shape of the source: sizes by room, counts of names, and the files on three walks.
 
     python -m benchmarks.shape [--source src/pure_agent_loop] [--walks]
 

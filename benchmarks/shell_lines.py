@@ -1,4 +1,4 @@
-"""What becomes of command lines that nobody approved: allowed, run read-only, asked about; and their effects.
+"""Count what happens to unapproved command lines (allowed, run read-only, asked about), and their effects.
 
     python -m benchmarks.shell_lines [--sandbox bubblewrap|landlock] [--every 1] [--show]
 
@@ -64,7 +64,7 @@ PROJECT = {
 
 @dataclass
 class Ground:
-    """A throwaway place, and what in it and outside must stay as it is."""
+    """A disposable workspace, and the files inside and outside that must not change."""
 
     folder: Path
     workspace: Path
@@ -73,7 +73,7 @@ class Ground:
     calls: list[str] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
-        """All that a command could have changed."""
+        """Return everything that a command could have changed."""
         found: dict[str, Any] = {"connections": len(self.calls)}
         for path, folders, names in os.walk(self.folder):
             for name in (".", *folders, *names):
@@ -83,7 +83,7 @@ class Ground:
             found["victim"] = (
                 *(os.sched_getaffinity(self.victim), os.getpriority(os.PRIO_PROCESS, self.victim)),
                 Path(f"/proc/{self.victim}/limits").read_text(),
-                # Stopped or ended; whether it sleeps already or is still starting says nothing.
+                # Only stopped or ended count: a process that is still starting may sleep or not.
                 Path(f"/proc/{self.victim}/stat").read_text().rpartition(")")[2].split()[0] in "TtZX",
             )
         return found
@@ -96,7 +96,7 @@ class Ground:
 
 @contextmanager
 def ground(*, project: bool) -> Iterator[Ground]:
-    """A workspace with servers and a process beside it; all is gone afterwards.
+    """Yield a workspace with servers and a process outside of it; remove everything afterwards.
 
     Args:
         project: A small healthy project, instead of the folder of hostile files.
@@ -130,7 +130,7 @@ def _count(server: socket.socket, calls: list[str]) -> None:
 
 
 def judged(shell: Shell, command: str) -> tuple[str, str]:
-    """What becomes of a line that nobody has approved, and why."""
+    """Return what happens to an unapproved line, and why."""
     found = shell.judge({"command": command, "timeout": TIMEOUT}, JudgeContext(attended=True))
     if inspect.iscoroutine(found):
         found = asyncio.run(found)
@@ -142,7 +142,7 @@ def judged(shell: Shell, command: str) -> tuple[str, str]:
 def measure(
     entries: list[Any], sandbox: str, *, project: bool
 ) -> tuple[Counter[str], list[tuple[str, str, str]]]:
-    """Judge lines one after the other. Returns how many came to what, and each line with that and why.
+    """Judge lines one after another. Returns the counts per outcome, and each line with outcome and reason.
 
     Args:
         entries: Of a corpus.
@@ -167,7 +167,7 @@ def measure(
 
 
 def become_nobody() -> None:
-    """Give up root's powers, and what lies in root's home."""
+    """Give up root's privileges, and access to root's home."""
     os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", HOME="/nonexistent")
     os.environ["PAL_HOME"] = tempfile.mkdtemp(prefix="pal-lines-data-")
     if os.getuid() == 0:
@@ -186,7 +186,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only this corpus")
     parser.add_argument("--show", action="store_true", help="print what was asked, denied or had an effect")
     options = parser.parse_args()
-    Shell("benchmarks").judge({"command": "ls"}, JudgeContext(approved=True))  # loads what it needs
+    # Loads the modules before the measurement.
+    Shell("benchmarks").judge({"command": "ls"}, JudgeContext(approved=True))
     become_nobody()
     print(f"{'':16}{'lines':>7}" + "".join(f"{kind:>11}" for kind in (*KINDS, "effect")))
     for name, file in CORPORA.items():

@@ -1,4 +1,4 @@
-"""What snapshots cost: the first look at a workspace, a step without a change, a step that changes a file.
+"""Measure snapshots: the first scan of a workspace, a step without a change, and a step that changes a file.
 
     python -m benchmarks.snapshot_cost [--files 2000] [--bytes 2000] [--rounds 20] [--folder FOLDER]
 
@@ -25,12 +25,12 @@ SETTLING = 2.5  # seconds after which the dates of files are trusted
 
 
 def cpu() -> float:
-    """Seconds that this process and the ended ones it started were working."""
+    """Return the CPU seconds of this process and of its ended children."""
     return sum(os.times()[:4])
 
 
 async def step(shots: WorkspaceSnapshots, number: int, act: Callable[[], object]) -> float:
-    """Milliseconds of one step."""
+    """Return the milliseconds of one step."""
     begun = time.perf_counter()
     await shots.before("s", number)
     act()
@@ -39,7 +39,7 @@ async def step(shots: WorkspaceSnapshots, number: int, act: Callable[[], object]
 
 
 async def longest_gap(gaps: list[float]) -> None:
-    """Note how long the event loop was away, again and again."""
+    """Record repeatedly how long the event loop was blocked."""
     while True:
         begun = time.perf_counter()
         await asyncio.sleep(0.001)

@@ -1,13 +1,13 @@
-"""What starting costs: CPU and wall time from exec until something is there.
+"""Measure the start: CPU and wall time from exec until a result appears.
 
     python -m benchmarks.startup [--rounds 9]
 
-Each row is a process of its own that is killed at its moment, so what it does later does not count:
+Each row is a process of its own that is killed at its moment, so later work is not counted:
 
-- an import: the process ends behind it
-- ``pal --help``: it ends
-- ``pal -p``: its request has arrived at a server on this machine
-- ``pal``: the prompt stands on its terminal
+- an import: the process ends after the import
+- ``pal --help``: the process ends
+- ``pal -p``: the request has arrived at a server on this machine
+- ``pal``: the prompt is shown on the terminal
 
 CPU is user and system time of the process with all its threads and the processes it has waited for, as the
 system counts it. The rows take turns for some rounds, and each figure is the median of them; the first round
@@ -47,11 +47,11 @@ class Row:
     """One way to start.
 
     Args:
-        name: For the table.
-        words: Of the command line, after Python.
-        until: What is waited for: ``end``, ``request`` or ``prompt``.
-        cpu: Seconds, of each round.
-        wall: The same on the clock.
+        name: Name in the table.
+        words: The command line, after Python.
+        until: The event to wait for: ``end``, ``request`` or ``prompt``.
+        cpu: CPU seconds of each round.
+        wall: Wall seconds of each round.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """What is measured, bare Python first."""
+    """Return the rows to measure, bare Python first."""
     agent = "from pure_agent_loop import Agent, tool"
     return [
         Row("bare Python", ("-c", "pass")),
@@ -101,7 +101,8 @@ def measure(row: Row, env: Mapping[str, str], folder: Path) -> tuple[float, floa
                 wall = time.perf_counter() - begun
             finally:
                 if row.until != "end" or text is None:
-                    os.kill(pid, signal.SIGKILL)  # it is ours until it was waited for
+                    # The process id stays reserved until the process was waited for.
+                    os.kill(pid, signal.SIGKILL)
                 _, status, usage = os.wait4(pid, 0)
     if (row.until == "end" and status) or text is None:
         raise RuntimeError(f"{row.name}: {text}")
@@ -110,7 +111,7 @@ def measure(row: Row, env: Mapping[str, str], folder: Path) -> tuple[float, floa
 
 @contextlib.contextmanager
 def _started(row: Row, env: Mapping[str, str], folder: Path) -> Iterator[tuple[int, int]]:
-    """A process at a terminal of its own, without a fork of this one, and our side of the terminal."""
+    """Start a process at a new terminal without forking this one; return it and our side of the terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, b"\x18\x00\x50\x00\x00\x00\x00\x00")  # 24 rows, 80 columns
     streams = [(os.POSIX_SPAWN_DUP2, theirs, number) for number in range(3)]
@@ -130,7 +131,7 @@ def _started(row: Row, env: Mapping[str, str], folder: Path) -> Iterator[tuple[i
 
 
 def _shown(terminal: int, wanted: str | None) -> str | None:
-    """What is shown until a text is there, or until the end; None if the text did not come."""
+    """Read the output until a text appears or the output ends; return None if the text did not appear."""
     shown = ""
     while select.select([terminal], [], [], PATIENCE)[0]:
         try:
@@ -143,7 +144,7 @@ def _shown(terminal: int, wanted: str | None) -> str | None:
 
 
 def _request(_: int, server: socket.socket) -> str | None:
-    """The first bytes of the request for an answer; other questions are answered with 404."""
+    """Return the first bytes of the model request; answer other requests with 404."""
     server.settimeout(PATIENCE)
     while True:
         connection, _from = server.accept()
@@ -162,7 +163,7 @@ _UNTIL: dict[str, Callable[[int, socket.socket], str | None]] = {
 
 
 def table(measured: Sequence[Row]) -> str:
-    """The figures as Markdown."""
+    """Return the figures as Markdown."""
     bare = statistics.median(measured[0].cpu)
     lines = ["| | CPU ms | over bare Python | wall ms |", "|---|--:|--:|--:|"]
     for row in measured:
@@ -172,10 +173,10 @@ def table(measured: Sequence[Row]) -> str:
 
 
 def agent_of(count: int) -> float:
-    """Seconds of CPU to build an agent of plain functions, in this process.
+    """Return the CPU seconds to build an agent of plain functions, in this process.
 
     Args:
-        count: How many.
+        count: Number of functions.
     """
     from pure_agent_loop import Agent
     from pure_agent_loop.testing import ScriptedLLM
@@ -219,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     row.wall.append(wall)
     print(f"Python {sys.version.split()[0]}, {rounds} rounds, load {os.getloadavg()[0]:.1f}\n")
     print(table(measured))
-    agent_of(TOOLS)  # loads what it needs
+    agent_of(TOOLS)  # loads the modules before the measurement
     times = sorted(agent_of(TOOLS) * MS for _ in range(4 * rounds))
     middle = statistics.median(times)
     print(f"\nAn agent with {TOOLS} tools, CPU ms: {middle:.1f} (the least: {times[0]:.1f})")

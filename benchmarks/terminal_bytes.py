@@ -1,8 +1,8 @@
-"""Bytes that a conversation writes to the terminal while an answer streams, beside the answer itself.
+"""Count the bytes that a conversation writes to the terminal while an answer streams, besides the answer.
 
     python -m benchmarks.terminal_bytes [--tokens 2000] [--per-second 60] [--width 80] [--height 24]
 
-A real prompt_toolkit application stands below the transcript: live lines, an input line, a status line. Time
+A real prompt_toolkit application is below the transcript: live lines, an input line, a status line. Time
 is counted in ticks, not waited for: each brings the tokens of its share of a second, prints what is finished
 and draws the live region if that is due.
 """
@@ -28,7 +28,7 @@ from pure_agent_loop import Event
 from pure_agent_loop.cli.chat.output import sparing_output
 from pure_agent_loop.cli.chat.transcript import TranscriptView
 
-FRAMES = 8  # chances a second to draw
+FRAMES = 8  # ticks per second at which the live region may be drawn
 PARAGRAPH = (
     "The **loop** asks the model, runs the tools it *wants* and shows the results, until there is nothing "
     "left to do. Each step is recorded in `sessions/`, so that a crash loses nothing; see "
@@ -67,14 +67,14 @@ def step(state, kit):
 
 @dataclass
 class Measurement:
-    """What a stream cost.
+    """The cost of a stream.
 
     Args:
         text: Bytes of the answer.
         written: Bytes written to the terminal.
-        printed: Those of the finished blocks.
-        frames: How often the live region was drawn.
-        prints: How often something was printed above it.
+        printed: Bytes of the finished blocks.
+        frames: Number of drawings of the live region.
+        prints: Number of prints above the live region.
     """
 
     text: int = 0
@@ -85,16 +85,16 @@ class Measurement:
 
     @property
     def times(self) -> float:
-        """Bytes beside the answer itself, as a multiple of it."""
+        """Bytes besides the answer, as a multiple of the answer."""
         return (self.written - self.text) / self.text
 
 
 @dataclass
 class Terminal(io.StringIO):
-    """Takes what prompt_toolkit writes, and hands it on.
+    """Forwards the output of prompt_toolkit, and counts it.
 
     Args:
-        watch: Told of each piece.
+        watch: Function called with each piece.
     """
 
     watch: Callable[[str], object] | None = None
@@ -102,23 +102,23 @@ class Terminal(io.StringIO):
     encoding: str = field(default="utf-8")
 
     def write(self, text: str) -> int:
-        """Count a piece, and hand it on."""
+        """Count a piece, and forward it."""
         self.written += len(text.encode())
         if self.watch:
             self.watch(text)
         return len(text)
 
     def isatty(self) -> bool:
-        """It stands for one."""
+        """Return True: the output stands for a terminal."""
         return True
 
     def fileno(self) -> int:
-        """It has no file behind it."""
+        """Raise an error, because there is no file."""
         raise OSError("no file")
 
 
 def tokens(count: int) -> Iterator[str]:
-    """An answer of about that many tokens, of four characters each."""
+    """Yield an answer of about this many tokens, of four characters each."""
     text = ANSWER * (count * 4 // len(ANSWER) + 1)
     for start in range(0, count * 4, 4):
         yield text[start : start + 4]
@@ -140,10 +140,10 @@ async def stream(
     Args:
         pieces: The tokens.
         screen: The transcript.
-        per_second: Tokens in a second.
+        per_second: Tokens per second.
         height: Lines of the terminal.
-        watch: Told of each piece written.
-        printed: Told of each text that is about to be printed above the live region.
+        watch: Function called with each written piece.
+        printed: Function called with each text before it is printed above the live region.
         each_frame: Called after each frame with its number.
         size: The size of the terminal, if it changes.
     """

@@ -1,4 +1,4 @@
-"""What 500 tools cost, all in each request and behind a search: ``python -m benchmarks.tool_search``.
+"""Measure 500 tools, all in each request and behind a search: ``python -m benchmarks.tool_search``.
 
 A scripted server on this machine plays the model: it calls one tool, after a search if there is one. Tokens
 are the library's own estimate of the request's body. Milliseconds are those of the library and of the wire,
@@ -124,7 +124,7 @@ def tools() -> list[Tool]:
 
 
 def measure(given: Sequence[Any], script: Sequence[Any], runs: int) -> dict[str, float]:
-    """Requests, tokens and milliseconds of a run."""
+    """The requests, tokens and milliseconds of a run."""
     seconds, bodies = [], []
     for _ in range(runs + 1):
         with ScriptedServer([*script, "done"]) as server:

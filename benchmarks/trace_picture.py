@@ -1,4 +1,4 @@
-"""One trace as a picture: a program submits a run, a durable worker does it, and its agent asks another one.
+"""Draw one trace: a program submits a run, a durable worker executes it, and its agent calls another agent.
 
     python -m benchmarks.trace_picture [docs/images/trace.svg]
 
@@ -54,7 +54,7 @@ def _answer(request: Any) -> Any:
 
 
 def record() -> list[Any]:
-    """The spans of one trace."""
+    """Return the spans of one trace."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
@@ -73,7 +73,7 @@ def record() -> list[Any]:
 
 
 def rows_of(spans: list[Any], parent: int | None = None, depth: int = 0) -> list[tuple[int, Any]]:
-    """The spans in the order of a tree, each with its depth."""
+    """Return the spans in the order of a tree, each with its depth."""
     known = {each.context.span_id for each in spans}
 
     def above(span: Any) -> int | None:

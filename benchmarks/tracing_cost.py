@@ -1,11 +1,11 @@
-"""What tracing costs a step: nothing without a provider, and how much with one.
+"""Measure what tracing costs a step, without and with a provider.
 
     python -m benchmarks.tracing_cost [--rounds 5] [--steps 200]
 
 Each row is a process of its own. A step is a request to a model that answers at once, and a call of a tool.
 `CPU` is what the process used for the run, exporting included, over its steps; the least of the rounds.
 `calls` is how many calls Python makes in the run's thread, which is exact. The exporter sends to a server of
-this machine, which takes what it gets and stands in a process of its own.
+this machine, which accepts everything and runs in a separate process.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Sink(BaseHTTPRequestHandler):
 
 
 def serve() -> None:
-    """Be the server."""
+    """Run the server."""
     server = HTTPServer(("127.0.0.1", 0), Sink)
     print(server.server_port, flush=True)
     server.serve_forever()
 
 
 def provide(row: str) -> Any:
-    """Configure what a row has; what is to be flushed at the end."""
+    """Configure tracing for a row; return the provider to flush at the end."""
     from pure_agent_loop.otel import instrument
 
     if row == "off":
@@ -71,7 +71,7 @@ def provide(row: str) -> Any:
 
 
 def measure(row: str, steps: int) -> dict[str, float]:
-    """One row, in this process."""
+    """Measure one row in this process."""
     from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, LoopLimits, TokenUsage, ToolCall
     from pure_agent_loop.support.secrets.redaction import Redactor
 

@@ -1,15 +1,15 @@
-"""How often a typed answer is one: ours, a plain request, and pydantic-ai, on one server, in one run.
+"""Measure how often a typed answer is valid: ours, a plain request, and pydantic-ai, on the same server.
 
     python -m benchmarks.typed_output [--model NAME_OR_PATH] [--peer PYTHON] [--show]
 
 50 requests over eight types go to one llama.cpp server (one thread), each in all ways before the next one:
 
 - ``ours``: `Agent(output_type=T)` with its two corrections.
-- ``plain``: one request that asks for JSON of the schema in words; what comes is validated.
+- ``plain``: one request that asks for JSON of the schema in words; the response is validated.
 - ``peer tool``, ``peer native``: pydantic-ai with the same two corrections, its output as a tool (what it
-  does by itself) and as a JSON schema. It runs in an environment of its own, whose Python is given.
+  does by itself) and as a JSON schema. pydantic-ai runs in a separate environment, whose Python is given.
 
-All are asked without chance, for at most 150 tokens a request. Tokens are those the server counted. "Right"
+All requests use temperature 0 and at most 150 tokens. Tokens are counted by the server. "Right"
 is a valid answer that also says what the text says; a small model may be wrong in a valid form.
 """
 
@@ -160,14 +160,14 @@ REQUESTS: dict[str, list[tuple[str, Any]]] = {
 
 
 class Outcome(NamedTuple):
-    """How one request went.
+    """The outcome of one request.
 
     Args:
-        asked: How many requests it took.
-        value: The output in plain JSON form; else None, or why there is none.
-        valid: Whether there is one.
-        tokens: As the server counted them.
-        seconds: Until it was there.
+        asked: Number of requests.
+        value: The output in plain JSON form; otherwise None, or the reason.
+        valid: Whether there is a valid output.
+        tokens: Tokens, as counted by the server.
+        seconds: Seconds until the output.
     """
 
     asked: int
@@ -181,7 +181,7 @@ Way = Callable[[str, str], Awaitable[Outcome]]
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON."""
+    """Return a value as JSON."""
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, Enum):
@@ -190,7 +190,7 @@ def plain(value: Any) -> Any:
 
 
 def is_right(found: Any, wanted: Any) -> bool:
-    """Whether an output says what the text says; upper case, a full stop and a plural do not matter."""
+    """Return whether an output has the content of the text, ignoring upper case, full stops and plurals."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(is_right(found.get(key), wanted[key]) for key in wanted)
     if isinstance(wanted, list):
@@ -264,7 +264,7 @@ class Peer:
         self.version = self._line()
 
     def way(self, how: str) -> Way:
-        """One of the ways it can ask."""
+        """One of pydantic-ai's output modes."""
 
         async def ask(name: str, text: str) -> Outcome:
             assert self._child.stdin is not None
@@ -286,7 +286,7 @@ class Peer:
 
 
 def be_peer(model: str, url: str, key: str) -> None:
-    """What runs in the other environment."""
+    """The program that runs in the other environment."""
     import pydantic_ai
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -325,7 +325,7 @@ def be_peer(model: str, url: str, key: str) -> None:
 
 
 async def compare(ways: dict[str, Way], show: bool) -> dict[tuple[str, str], list[tuple[Outcome, bool]]]:
-    """Ask all in all ways. By way and type: the outcomes, and whether they are right."""
+    """Ask all requests in all ways. Return the outcomes by way and type, and whether they are right."""
     found: dict[tuple[str, str], list[tuple[Outcome, bool]]] = {}
     for kind, requests in REQUESTS.items():
         for text, wanted in requests:
@@ -340,7 +340,7 @@ async def compare(ways: dict[str, Way], show: bool) -> dict[tuple[str, str], lis
 
 
 def table(found: dict[tuple[str, str], list[tuple[Outcome, bool]]], model: str, version: str) -> str:
-    """The figures as Markdown."""
+    """Return the figures as Markdown."""
     lines = [
         "| model | way | valid at first | after corrections | not at all | right | tokens | seconds |",
         "|---|---|---|---|---|---|---|---|",
@@ -374,7 +374,7 @@ def table(found: dict[tuple[str, str], list[tuple[Outcome, bool]]], model: str, 
 
 @contextlib.contextmanager
 def server(model: str | None) -> Iterator[Any]:
-    """The server of the embedded model, or of a file, and a client for it."""
+    """Yield the server of the embedded model or of a file, and a client for it."""
     from pure_agent_loop.local.client import EmbeddedClient
     from pure_agent_loop.local.engine import models
     from pure_agent_loop.local.engine.joining import StartSettings, join_server

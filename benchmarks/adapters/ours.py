@@ -1,4 +1,4 @@
-"""pure-agent-loop as an adapter of the comparison harness: the same shape as those of its peers."""
+"""pure-agent-loop as an adapter of the comparison harness, in the form of the other libraries' adapters."""
 
 import pure_agent_loop as pal
 from _base import *

@@ -1,4 +1,4 @@
-"""The same without aiohttp, also where it is installed."""
+"""The adapter `ours` without aiohttp, even if aiohttp is installed."""
 
 import os
 

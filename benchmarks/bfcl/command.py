@@ -1,9 +1,10 @@
-"""Run of ``pure-agent-loop eval`` without a file; `pure_agent_loop.evaluation` has its options."""
+"""A run over the questions: its options, results file and table."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,7 +20,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import is_terminal, knows_escapes
 
@@ -28,14 +29,55 @@ DONE, TRANSIENT = 0, 75
 DEFAULT_OUT = Path("eval.jsonl")
 
 
+def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the options, except the model options, which the caller adds.
+
+    Args:
+        parser: An argument parser, or an argument group.
+    """
+    parser.add_argument("--sets", metavar="A,B", help="sets or groups of sets (default: standard)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="questions per set (default: all)")
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="seed for the --limit sample (default: take the first)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"results file (default: {DEFAULT_OUT})")
+    parser.add_argument(
+        "--concurrency", type=positive, default=1, metavar="N", help="concurrent questions (default: 1)"
+    )
+    parser.add_argument(
+        "--max-tokens", type=positive, metavar="N", help="output tokens per answer (default: the server's)"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="ask all questions of the standard sets without confirmation"
+    )
+    parser.add_argument(
+        "--table", choices=("text", "markdown"), default="text", help="table format (default: text)"
+    )
+
+
 def run(
     args: argparse.Namespace,
     client_factory: ClientFactory,
-    out: TextIO,
-    err: TextIO,
+    out: TextIO | None = None,
+    err: TextIO | None = None,
     confirm: Callable[[str], bool] | None = None,
 ) -> int:
-    """Run the command; see `pure_agent_loop.evaluation.run`."""
+    """Evaluate, write the results file and the table, and return the exit code.
+
+    Args:
+        args: Options of `add_arguments`, and ``temperature`` if present (else 0).
+        client_factory: Function that makes the client; called once. The client is closed at the end.
+        out: Stream for the table; standard output if None.
+        err: Stream for progress; standard error if None.
+        confirm: Function called with the number of questions and the cost before the first question; if it
+            returns False, the run ends with exit code 0.
+
+    Raises:
+        ConfigError: An option is invalid, or the leaderboard's package cannot be fetched.
+        LLMError: The model cannot be reached. The results so far are in the file.
+        KeyboardInterrupt: Ctrl-C. The results so far are in the file, and a table of them was written.
+    """
+    out, err = out or sys.stdout, err or sys.stderr
     sets = args.sets or "standard"
     names = set_names(word.strip() for word in sets.split(",") if word.strip())
     package = ensure_package(progress=lambda text: print(f"eval: {text}", file=err, flush=True))
@@ -88,13 +130,9 @@ def plan(questions: Sequence[LeaderboardQuestion], client: Any, sets: str) -> st
         for question in questions
     )
     price = price_of(client)
-    return user_text(
-        "cli.eval_plan" if price is None else "cli.eval_priced_plan",
-        count=len(questions),
-        sets=sets,
-        tokens=round(tokens, -3) or tokens,
-        cost=0 if price is None else price.of(TokenUsage(tokens, 0, tokens)),
-    )
+    cost = "" if price is None else f", ${price.of(TokenUsage(tokens, 0, tokens)):,.2f}"
+    shown = round(tokens, -3) or tokens
+    return f"{len(questions):,} questions ({sets}): about {shown:,} input tokens{cost}, plus answers."
 
 
 class _Evaluation:

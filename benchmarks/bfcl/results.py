@@ -34,6 +34,9 @@ class QuestionResult:
         finish_reason: Why the answer ended.
         requests: Requests the client sent for it, if reported.
         usage: Tokens, if reported by the server.
+        kills: Times that the agent was killed.
+        unknown: Calls whose outcome was unknown after a kill.
+        same_state: Whether the final state is that of the right calls; None if nothing has a state.
     """
 
     id: str
@@ -49,6 +52,9 @@ class QuestionResult:
     finish_reason: str | None = None
     requests: int | None = None
     usage: dict[str, Any] | None = None
+    kills: int = 0
+    unknown: int = 0
+    same_state: bool | None = None
 
     @property
     def answered(self) -> bool:

@@ -33,7 +33,7 @@ def put(n: int) -> str:
     if n == 99:
         raise ValueError("there is no place 99")
     if (KILL, n) in (("before", 2), ("beside", 3)):
-        die_once(seconds=1.5)  # the call beside it has ended long before
+        die_once(seconds=1.5)  # the parallel call has ended long before
     if MODE != "costs":
         with MARKS.open("a") as file:
             file.write(f"{n}\n")
@@ -233,7 +233,7 @@ def strands():
     from strands import Agent, ModelRetryStrategy, tool
     from strands.models.openai import OpenAIModel
 
-    client = AsyncOpenAI(base_url=URL, api_key=KEY)  # else there is a new one for each request
+    client = AsyncOpenAI(base_url=URL, api_key=KEY)  # otherwise each request creates a new client
 
     def agent(is_streamed):
         model = OpenAIModel(client=client, model_id=MODEL, stream=is_streamed)
@@ -284,7 +284,7 @@ def agno():
 
 
 def openai_loop():
-    """The loop that one writes by hand over the typed calls of OpenAI's SDK: what costs are compared with."""
+    """A hand-written loop over the typed calls of OpenAI's SDK: the baseline of all costs."""
     from openai import AsyncOpenAI
 
     client = AsyncOpenAI(base_url=URL, api_key=KEY)

@@ -1,4 +1,4 @@
-"""Broken servers, killed processes, packages and costs: this library beside others.
+"""Compare this library with others: broken servers, killed processes, packages and costs.
 
     python -m benchmarks.peers.measure --venvs DIR faults kills packages costs    # makes what is missing
     python -m benchmarks.peers.measure --venvs DIR faults --only ours strands
@@ -75,7 +75,7 @@ ENDLESS = 60  # requests after which a model that repeats itself ends
 
 
 def python_of(folder: Path, name: str) -> Path:
-    """Return the Python of a library's environment; make it if it is missing."""
+    """Return the Python of a library's environment; create the environment if it is missing."""
     home = folder / name
     if not (home / "ready").exists():
         venv.create(home, with_pip=True)
@@ -131,11 +131,11 @@ class Final:
         self.is_call = is_call
 
     def whole(self) -> Any:
-        """Return the answer as it should be."""
+        """Return the correct answer."""
         return call("final_answer", answer=WHOLE) if self.is_call else WHOLE
 
     def cut(self, *fault: Any, **options: Any) -> Any:
-        """Return its beginning, with a fault behind it."""
+        """Return the beginning of an answer, followed by a fault."""
         begun = raw_call("final_answer", '{"answer": "Everything is ') if self.is_call else "Everything is "
         return deltas(begun, *fault, **options)
 
@@ -219,7 +219,7 @@ def play_case(folder: Path, name: str, case: str, words: Sequence[str], is_strea
 
 
 def verdict(case: str, found: dict[str, Any], times: Sequence[float], calls: Sequence[str]) -> str:
-    """Say in a few words how a run ended."""
+    """Describe in a few words how a run ended."""
     if case == "the same call for ever":
         return f"stopped at {len(times)}" if len(times) <= ENDLESS else "not stopped"
     if not found:
@@ -303,7 +303,7 @@ def kill_in(folder: Path, name: str, case: str) -> dict[str, str]:
 
 
 def times(count: int) -> str:
-    """Say how often."""
+    """Describe how often something happened."""
     return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 

@@ -1,4 +1,4 @@
-"""Runs the tasks of one of these programs; it fails with the first that does not hold."""
+"""Run the tasks of one of these programs; fail at the first task that fails."""
 
 import asyncio
 import inspect
