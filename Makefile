@@ -5,16 +5,23 @@ VENV := .venv
 LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 # More workers than two cores: some tests wait. Neighbours stay together, since they share servers.
-PYTEST := -m pytest -n 4 --dist worksteal --rerun-failed
+WORKERS := -m pytest -n 4 --dist worksteal --rerun-failed
+PYTEST := $(WORKERS) --ignore tests/engines
 # On the oldest dependencies: what reads and writes by them, and ten cases of each other file.
 OLDEST := tests/schema tests/tools tests/wire tests/llm tests/kernel tests/runs tests/cancel tests/support/test_portals.py
+# Runs servers of extras, which the oldest dependencies are tested without.
+OF_EXTRAS := tests/runs/test_every_entry.py
 SAMPLED := tests/kernel/ tests/runs/ tests/cancel/ tests/support/ tests/llm/test_ tests/llm/tool_modes/
 # What both libraries for HTTP have to do; `make test` runs it over both, or over one of them by turns.
 OF_TRANSPORTS := tests/wire tests/testing/test_quirks.py tests/sessions/test_kill.py
 TOGETHER := $(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+# A campaign is one test, which may take hours.
+ifneq ($(PAL_KILLS)$(filter soak,$(MAKECMDGOALS)),)
+export PYTEST_TIMEOUT := 0
+endif
 unexport PYTHONDONTWRITEBYTECODE  # else each worker and each child compiles the tests again
 
-.PHONY: run test check style linux windows macos examples ready tools tests lowest soak site dist format clean
+.PHONY: run test check style linux windows macos examples ready tools tests lowest engines soak site dist format clean
 
 run: $(VENV)/.run  ## Set up, and do a task on a real model
 	$(BIN)/pure-agent-loop run --download "$(TASK)"
@@ -53,14 +60,17 @@ tests: $(VENV)/.dev tools ready  ## All tests, on the newest dependencies
 	$(BIN)/python $(PYTEST)
 
 lowest: $(LOWEST)/.done  ## The tests of what differs by version, on the oldest dependencies we promise
-	PAL_SECONDS=8 $(LOWEST)/bin/python $(PYTEST) $(addprefix --sample ,$(SAMPLED)) $(OLDEST)
+	PAL_SECONDS=8 $(LOWEST)/bin/python $(PYTEST) $(addprefix --sample ,$(SAMPLED)) --ignore $(OF_EXTRAS) $(OLDEST)
+
+engines: $(VENV)/.engines  ## Agents on the engines of others, whose processes and servers are killed: PAL_KILLS=1000
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/engines
 
 soak: $(VENV)/.dev $(LOWEST)/.done tools  ## Before a release: long campaigns, every case over httpx and on the oldest dependencies
-	PAL_KILLS=1000 PAL_RUNS=5000 $(BIN)/python $(PYTEST) tests/sessions/test_kill.py tests/kernel/test_any_script.py
+	PAL_KILLS=1000 PAL_RUNS=5000 $(BIN)/python $(PYTEST) tests/sessions/test_kill.py tests/kernel/test_any_script.py tests/testing/test_journal_contract.py tests/durable/test_carrier.py
 	PAL_HTTP=httpx PAL_KILLS=1000 $(BIN)/python $(PYTEST) $(OF_TRANSPORTS)
 	PAL_HTTP=aiohttp $(BIN)/python $(PYTEST) tests/wire/test_fault_matrix.py
 	PAL_TESTS_FORK=anew $(BIN)/python $(PYTEST) tests/acp tests/cli tests/docs tests/server
-	PAL_RUNS=1600 $(LOWEST)/bin/python $(PYTEST) $(OLDEST)
+	PAL_RUNS=1600 $(LOWEST)/bin/python $(PYTEST) --ignore $(OF_EXTRAS) $(OLDEST)
 
 site: $(VENV)/.dev  ## The documentation, into build/site
 	$(BIN)/python scripts/build_site.py
@@ -86,6 +96,11 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]' -e ./conformance
+	@touch $@
+
+$(VENV)/.engines: $(VENV)/.dev scripts/install-engines.sh
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[restate,ray]'
+	PATH="$(abspath $(BIN)):$$PATH" sh scripts/install-engines.sh
 	@touch $@
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt

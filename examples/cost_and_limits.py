@@ -26,7 +26,7 @@ for name in ("Ada", "Bob", "Cleo"):
 # max_tool_calls after 3 steps, for $0.000120
 # I read three chapters: they walk on. I do not know the end.
 #
-# [Stopped: The tool call limit is reached.]
+# [Stopped: The tool call limit is reached (3).]
 # Ada: completed: Hello, Ada!
 # Bob: completed: Hello, Bob!
 # Cleo: budget: [Stopped: The budget is used up.]

@@ -24,15 +24,17 @@ dataset = Dataset(
 agent = Agent(tools=[get_weather], system_prompt="Look it up before you answer.")
 
 if __name__ == "__main__":
-    before = dataset.run(agent.clone(system_prompt="Answer briefly."))
-    after = dataset.run(agent)
+    before = dataset.run(agent.clone(system_prompt="Answer briefly."), repeats=3)
+    after = dataset.run(agent, repeats=3)
     print(f"passed before: {before.passed:.0%}, after: {after.passed:.0%}")
     print(after.compare(before))
 
 # Output:
 # passed before: 0%, after: 100%
-# better: umbrella: passed 0 -> 1
-# better: umbrella: called_tools 0 -> 1
-# better: warmth: passed 0 -> 1
-# better: warmth: contains 0 -> 1
-# better: warmth: called_tools 0 -> 1
+# better: passed 0.000 -> 1.000 (+1.000, 95 %: +0.291 … +1.709)
+# no difference beyond chance: contains 0.500 -> 1.000 (+0.500, 95 %: -0.001 … +1.001)
+# better: called_tools 0.000 -> 1.000 (+1.000, 95 %: +0.291 … +1.709)
+# A difference of 5 points in passed would show with about 1141 repeats per case in both runs (now 3).
+# Cases that changed, largest change first (chance changes single cases, too):
+#   umbrella: passed 0 -> 1, called_tools 0 -> 1
+#   warmth: passed 0 -> 1, contains 0 -> 1, called_tools 0 -> 1

@@ -1,4 +1,4 @@
-"""A renderer of your own: a template for one tool and for one kind of event, the defaults for the rest."""
+"""A renderer of your own: templates for one tool and for one kind of event, the defaults for the rest."""
 
 from pure_agent_loop import Agent, Event, EventType, Renderer
 
@@ -18,8 +18,11 @@ renderer = Renderer()
 
 @renderer.on_tool("search")
 def show_search(event: Event) -> str:
-    if event.type is EventType.ACTION:
-        return f"Looking for {event.data['args']['query']!r} ..."
+    return f"Looking for {event.data['args']['query']!r} ..."
+
+
+@renderer.on_tool("search", result=True)
+def show_found(event: Event) -> str:
     return f"Found: {event.content}"
 
 

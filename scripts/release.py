@@ -42,6 +42,7 @@ _SPDX = {
     "Python Software Foundation License": "PSF-2.0",
     "Dual License": "Apache-2.0 OR BSD-3-Clause",  # python-dateutil, as its file LICENSE says
 }
+_ENGINES = ("ray", "restate")  # extras for those who run that engine; `all` and our tests do without
 _EXPRESSION = re.compile(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*")
 
 
@@ -132,9 +133,9 @@ def licence(package: Distribution) -> str:
 
 
 def extras() -> list[str]:
-    """Return the extras for users."""
+    """Return the extras for users that `all` installs."""
     listed = distribution(NAME).metadata.get_all("Provides-Extra") or []
-    return sorted(set(listed) - {"all", "dev"})
+    return sorted(set(listed) - {"all", "dev", *_ENGINES})
 
 
 def licences() -> str:

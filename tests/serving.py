@@ -6,16 +6,27 @@ import asyncio
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+_TAKEN: deque[socket.socket] = deque(maxlen=40)  # the oldest is closed: descriptors are few
+
 
 def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+    """A port that nothing listens on, for a server that sets SO_REUSEADDR.
+
+    It stays taken until this process has asked for many more, so that the system gives it to no other program
+    meanwhile.
+    """
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    taken.bind(("127.0.0.1", 0))
+    port = int(taken.getsockname()[1])
+    _TAKEN.append(taken)
+    return port
 
 
 class JsonAnswers(BaseHTTPRequestHandler):

@@ -49,17 +49,18 @@ class TestPrecedence:
         assert renderer.render(event) == "by tool"
         assert renderer.render(Event.action(1, "other", {})) == "by type"
 
-    def test_a_tools_function_gets_its_actions_and_its_observations_only(self):
+    @pytest.mark.parametrize("result", [False, True])
+    def test_a_tools_function_gets_its_calls_or_its_results_only(self, result):
         renderer, seen = Renderer(), []
 
-        @renderer.on_tool("search")
+        @renderer.on_tool("search", result=result)
         def search(event: Event) -> str:
             seen.append(event.type)
             return event.type.value
 
         for event in [*EVERY_EVENT, Event.action(1, "search", {}), Event.observation(1, "search", "r", 0)]:
             renderer.render(event)
-        assert seen == [EventType.ACTION, EventType.OBSERVATION]
+        assert seen == [EventType.OBSERVATION if result else EventType.ACTION]
         assert search(Event.action(1, "search", {})) == "action"  # the decorator gives the function back
 
     def test_a_failing_function_falls_back_and_says_so(self):
@@ -76,8 +77,8 @@ class TestPrecedence:
 
     def test_text_of_a_function_is_cleaned_unless_it_asks_for_raw(self):
         renderer = Renderer()
-        renderer.on_tool("a")(lambda e: "\x1b[2J" + e.content)
-        renderer.on_tool("b", raw=True)(lambda e: "\x1b[1mB\x1b[0m")
+        renderer.on_tool("a", result=True)(lambda e: "\x1b[2J" + e.content)
+        renderer.on_tool("b", result=True, raw=True)(lambda e: "\x1b[1mB\x1b[0m")
         assert renderer.render(Event.observation(1, "a", "\x07", 0)) == "\\x1b[2J\\x07"
         assert renderer.render(Event.observation(1, "b", "", 0)) == "\x1b[1mB\x1b[0m"
 
@@ -192,7 +193,8 @@ class TestStreaming:
 
     def test_text_of_own_functions_gets_its_own_lines(self):
         renderer = Renderer(stream=True)
-        renderer.on_tool("t")(lambda e: "T" if e.type is EventType.ACTION else "")
+        renderer.on_tool("t")(lambda e: "T")
+        renderer.on_tool("t", result=True)(lambda e: "")
         events = [Event.text_delta(1, "a"), Event.action(1, "t", {}), Event.observation(1, "t", "r", 0)]
         assert shown(renderer, *events) == "a\nT\n"
 
@@ -348,10 +350,11 @@ def test_subagent_is_rendered_without_repeats():
     assert shown(Renderer(), Event.task(1, {})) == ">>  "
 
 
-def test_a_function_for_a_tool_reads_the_arguments_of_both_its_events():
+def test_functions_for_a_tool_read_the_arguments_of_both_its_events():
     renderer = Renderer()
 
     @renderer.on_tool("search")
+    @renderer.on_tool("search", result=True)
     def show(event):
         return f"{event.type.value} {event.data['args']['query']}"
 

@@ -70,7 +70,7 @@ try:
     print(json.dumps(run(genai.Client(api_key=os.environ["CONFORMANCE_API_KEY"], http_options=options))))
 except errors.APIError as error:
     print(json.dumps({"error": CODES.get(error.code, "overloaded")}))
-except Exception as error:  # of the HTTP client that is installed
+except Exception as error:  # an exception of the installed HTTP client
     name = type(error).__name__
     print(
         json.dumps(

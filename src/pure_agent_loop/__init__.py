@@ -46,13 +46,15 @@ if TYPE_CHECKING:
     from pure_agent_loop.explain import Explanation
     from pure_agent_loop.hooks import AfterToolHook, BeforeTool, BeforeToolHook, HookContext, Hooks, StopHook
     from pure_agent_loop.inbox import Inbox
+    from pure_agent_loop.kernel.journal import Journal, MemoryJournal
     from pure_agent_loop.kernel.state import QueryState
     from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
     from pure_agent_loop.llm.anthropic.client import AnthropicClient
     from pure_agent_loop.llm.anthropic.clouds import BedrockClient, VertexClient
-    from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
+    from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, StreamingClient
     from pure_agent_loop.llm.fallback import Fallback, Limiter
     from pure_agent_loop.llm.gemini.client import GeminiClient
+    from pure_agent_loop.llm.key_file import KeyFile
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.llm.openai_client import OpenAIClient
     from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
@@ -108,9 +110,11 @@ _PLACES = {
     "explain": "Explanation",
     "hooks": "AfterToolHook BeforeTool BeforeToolHook HookContext Hooks StopHook",
     "inbox": "Inbox",
+    "kernel.journal": "Journal MemoryJournal",
     "kernel.state": "QueryState",
     "limits": "LimitChecker LimitResult LoopLimits",
-    "llm.base": "BaseLLMClient ChatModel",
+    "llm.base": "BaseLLMClient ChatModel StreamingClient",
+    "llm.key_file": "KeyFile",
     "llm.messages": "Message",
     "llm.anthropic.client": "AnthropicClient",
     "llm.anthropic.clouds": "BedrockClient VertexClient",
@@ -217,8 +221,10 @@ __all__ = [
     "Image",
     "ImageError",
     "Inbox",
+    "Journal",
     "JsonLinesRenderer",
     "Judge",
+    "KeyFile",
     "LLMError",
     "LLMResponse",
     "Language",
@@ -228,6 +234,7 @@ __all__ = [
     "Limiter",
     "LoopLimits",
     "MediaItem",
+    "MemoryJournal",
     "MemoryStore",
     "Message",
     "MissingExtraError",
@@ -266,6 +273,7 @@ __all__ = [
     "SkillsLoader",
     "StopHook",
     "StopReason",
+    "StreamingClient",
     "TaskState",
     "ThinkingLevel",
     "TokenUsage",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.checks import check_deps, check_price
+from pure_agent_loop.kernel.journal import Journal
 from pure_agent_loop.kernel.kit import (
     FIRST_BYTE,
     Compactor,
@@ -33,7 +35,7 @@ from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODEL,
     DEFAULT_TEMPERATURE,
-    NO_THINKING,
+    DefaultFloat,
     Profile,
     ThinkingLevel,
     check_thinking_level,
@@ -56,6 +58,7 @@ from pure_agent_loop.runs.settings import (
     UNSET,
     AgentConfig,
     KitBuilder,
+    PromptWriter,
     all_tools,
     check_fields,
     check_only_client,
@@ -64,7 +67,6 @@ from pure_agent_loop.runs.settings import (
     checked_compactor,
     checked_folder,
     checked_number,
-    checked_retries,
     form_of,
     hooks_in_run,
     parse_system_prompt,
@@ -72,24 +74,29 @@ from pure_agent_loop.runs.settings import (
     with_server_tools_of,
 )
 from pure_agent_loop.schema.calling import checked_in_run, contextual
+from pure_agent_loop.support.checks import is_whole, require_value
 from pure_agent_loop.support.language import Language, checked_choice
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
+    from types import UnionType
+    from typing import _SpecialForm  # what checkers take a `Literal` for; they do not support TypeForm yet
+
     from typing_extensions import Self, Unpack
 
     from pure_agent_loop.agent_options import AgentMode, AgentOptions
     from pure_agent_loop.explain import Explanation
     from pure_agent_loop.kernel.observers import Auditor, Snapshots
-    from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
+    from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt, TextFunction
     from pure_agent_loop.sessions.store import SessionPlace
 
 __all__ = ["Agent", "AgentResult"]
 
 DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
-TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # limit per mode
+# Maximum rounds of tool calls, by mode.
+TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}
 
 
 class Agent(Runnable[Deps, Out]):
@@ -107,7 +114,7 @@ class Agent(Runnable[Deps, Out]):
         model: Model name; ``"anthropic:NAME"``, ``"gemini:NAME"`` or ``"responses:NAME"`` for its maker's
             protocol, ``"bedrock:NAME"`` or ``"vertex:NAME"`` for Claude through a cloud. Without a base URL
             also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an embedded model.
-        api_key: API key; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
+        api_key: API key, or a `KeyFile`; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI's or the protocol's own URL.
         llm: Custom client, such as an `OpenAIClient`, instead of `model`.
         tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the format of the
@@ -116,10 +123,10 @@ class Agent(Runnable[Deps, Out]):
             be a sync or async function that returns the text, or a list of texts and functions.
         limits: Limits of a run.
         retry: Retry policy for failed requests.
-        temperature: Sampling temperature; None sends none. The default of 0.7 is omitted for models that
-            reject it.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``. The default sends nothing, so a model that
-            thinks by default still does.
+        temperature: Sampling temperature; None sends none. 0.7, the default, is omitted for models that
+            reject it; of any other value such a model's rejection is an error.
+        thinking_level: ``low``, ``medium`` or ``high``; ``none`` switches thinking off; ``off`` sends
+            nothing, so a model that thinks by default still does.
         emit_reasoning_events: True emits the model's reasoning as events.
         output_type: Type of the answer: a dataclass, a TypedDict, a pydantic model, `Literal`, an enum, a
             list, a union, a plain type, or a function that takes the answer as its arguments; or a list of
@@ -127,9 +134,14 @@ class Agent(Runnable[Deps, Out]):
         output_retries: Number of times the model may correct an invalid answer.
         system_prompt_per: Call system prompt functions once per ``run`` or per ``step``.
         mode: ``react`` works in steps until there is an answer; ``single`` calls tools in one step, in
-            parallel, then answers. The default is ``react``, in `AIClient` ``single``.
+            parallel, then answers. The default is ``react``, in `AIClient` ``single``. Neither adds to the
+            prompt; `react_prompt` and `tool_mode` do.
         after_tools: Text sent to the model after the tool results of each step, as a message marked
             ``synthetic``.
+        facts: Function that returns facts for the model, such as date and folder; may be async and may take
+            the `RunContext`. The first line is a heading; each further line is a fact, ``name: text``. They
+            precede the task, in a message marked ``facts``; later tasks get only the facts that have
+            changed. The system prompt stays the same, so servers can cache it.
         tool_mode: Format of tool calls: ``native``, constrained ``json``, ReAct ``text``, or ``auto`` to
             detect it.
         language: Language of the framework's prompts, ``"en"`` or ``"zh"``; if None,
@@ -164,8 +176,8 @@ class Agent(Runnable[Deps, Out]):
             for a week.
         sessions: Store of runs with a `session_id`: a store, a folder or a `SessionManager`; files in the
             data folder if None.
-        first_byte_timeout: Seconds to wait for the start of a response; None for no limit. The default is 60,
-            or an hour if the server runs on this machine.
+        first_byte_timeout: Seconds to wait for the start of a response; None for no limit. 60, the default,
+            means an hour if the server runs on this machine.
         idle_timeout: Seconds a response may pause; None for no limit.
         tool_timeout: Seconds a tool may take unless it sets its own timeout; None for no limit.
         redact: True removes secrets from everything recorded, shown and sent; or a `Redactor`.
@@ -193,14 +205,15 @@ class Agent(Runnable[Deps, Out]):
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
         temperature: float | None = DEFAULT_TEMPERATURE,
-        thinking_level: ThinkingLevel = NO_THINKING,
+        thinking_level: ThinkingLevel = "off",
         emit_reasoning_events: bool = False,
         *,
-        output_type: OutputType[Out] | None = None,
+        output_type: OutputType[Out] | _SpecialForm | UnionType | None = None,
         output_retries: int = 2,
         system_prompt_per: Literal["run", "step"] = "run",
         mode: AgentMode | None = None,
         after_tools: str = "",
+        facts: TextFunction | None = None,
         tool_mode: ToolMode = "auto",
         language: Language | None = None,
         prompts: Prompts | None = None,
@@ -231,7 +244,7 @@ class Agent(Runnable[Deps, Out]):
         tool_retry_delay: float = 1.0,
         **llm_kwargs: Unpack[RequestFields],
     ) -> None:
-        tools, handoffs = read_again(tools), read_again(handoffs)  # clones iterate over these again
+        tools, handoffs = read_again(tools), read_again(handoffs)  # lists, because clones iterate again
         self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
         check_fields("Agent", {"temperature": temperature, **llm_kwargs}, _ARGUMENTS)
         check_thinking_level(thinking_level)
@@ -255,11 +268,13 @@ class Agent(Runnable[Deps, Out]):
         self._own_tools = all_tools(tools, subagents)
         self.handoffs, self.tools = checked_handoffs(handoffs, name, self._own_tools)
         words = prompts or prompts_for(language)
-        self.tools.to_openai_schema(words)  # rejects a tool without a valid schema before a run
-        system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
+        self.tools.to_openai_schema(words)  # reject invalid tool schemas now, not in a run
+        system_prompt = words.system_prompt if system_prompt == DEFAULT_SYSTEM_PROMPT else system_prompt
         self.system_prompt, lead = parse_system_prompt(system_prompt)
         checked_choice("system_prompt_per", system_prompt_per, ("run", "step"))
         options: dict[str, Any] = {"temperature": temperature, **llm_kwargs}
+        if temperature == DEFAULT_TEMPERATURE:
+            options["temperature"] = DefaultFloat(temperature)
         start_notices: tuple[str, ...] = ()
         connect: Callable[[str | None], tuple[ChatModel, tuple[str, ...]]] | None = None
         if llm is None:
@@ -309,10 +324,12 @@ class Agent(Runnable[Deps, Out]):
             tool_retries=ToolRetries(checked_number("tool_attempts", tool_attempts) or 1, tool_retry_delay),
             lead=lead,
             lead_each_step=system_prompt_per == "step",
+            facts=None if facts is None else PromptWriter([checked_in_run("facts", facts)]),
             start_notices=start_notices,
         )
         check_price(kit)
-        self._builder = KitBuilder(connect, subagents, form_of(output_type), checked_retries(output_retries))
+        require_value(is_whole(output_retries), "output_retries", output_retries, "a whole number, 0 or more")
+        self._builder = KitBuilder(connect, subagents, self.handoffs, form_of(output_type), output_retries)
         self._kit = replace(kit, output=self._builder.output())
         check_output(self._kit)
 
@@ -330,7 +347,9 @@ class Agent(Runnable[Deps, Out]):
             on_ask=self._given["on_ask"],
             audit=kit.observers.audit,
             snapshots=kit.observers.snapshots,
+            sessions=self._sessions,
             has_own_client=self._builder.connect is None,
+            arguments={name: value for name, value in self._given.items() if name != "api_key"},
         )
 
     @overload
@@ -338,7 +357,7 @@ class Agent(Runnable[Deps, Out]):
     @overload
     def clone(self, **changes: Unpack[AgentOptions]) -> Self: ...
     def clone(self, **changes: Any) -> Any:
-        """Return a copy of the agent with some arguments changed and the same output checks.
+        """Return a copy of the agent with some arguments changed; it keeps the output checks.
 
         Args:
             changes: Arguments of `Agent`. A new ``llm`` discards the arguments that name a model, and vice
@@ -413,6 +432,7 @@ class Agent(Runnable[Deps, Out]):
         state: Given = None,
         inbox: Inbox | None = None,
         session_id: str | None = None,
+        journal: Journal | None = None,
         media: Iterable[MediaItem] | None = None,
         sessions: SessionPlace | None = None,
         deps: Deps | None = None,
@@ -429,13 +449,15 @@ class Agent(Runnable[Deps, Out]):
             inbox: Queue of messages to the running agent.
             session_id: Id of the session that records the run. An existing session is resumed: after a crash
                 no finished work is repeated. `messages` are rejected unless the session is new.
+            journal: Your own journal, which records the effects of the run; see docs/journal.md. Without it
+                and without a session, nothing is recorded.
             media: Images attached to the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
             sessions: Session store, instead of the agent's.
             deps: Value of `RunContext.deps`. It is never recorded: pass it again to resume.
             output_type: Type of the answer, instead of the agent's.
             settings: Settings that replace the agent's for this run: `model` (a name or a client), `limits`,
-                `temperature`, `tools`, `system_prompt`, extra request fields as `model_settings`, and your
-                `metadata`, available in the record and in `RunContext`.
+                `temperature`, `tools`, `system_prompt`, `facts`, extra request fields as `model_settings`,
+                and your `metadata`, available in the record and in `RunContext`.
 
         Raises:
             ConfigError: `task` is not a string, `state` is not a state, or required `deps` are missing.
@@ -447,14 +469,40 @@ class Agent(Runnable[Deps, Out]):
         kit = self._builder.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         check_deps(kit)
         if session_id is None:
-            start, kit = begin(kit, run_input)
+            start, kit = begin(kit, run_input, journal)
+        elif journal is not None:
+            raise ConfigError(
+                "session_id and journal were both given. Pass one: a session has its own journal."
+            )
         else:
             from pure_agent_loop.sessions import store_at
             from pure_agent_loop.sessions.resume import begin_in_session
 
             store = store_at(self._sessions if sessions is None else sessions)
             start, kit = begin_in_session(kit, run_input, store, session_id)
-        return Run(start, kit.replace(cancel_token=cancel_token, inbox=inbox or Inbox()), self)
+        given = {**settings, "deps": deps, "output_type": output_type}
+        return Run(start, kit.replace(cancel_token=cancel_token, inbox=inbox or Inbox()), self, given)
+
+
+def served_agents(agents: Mapping[str, Any], keeper: str, advice: str) -> dict[str, Agent[Any, Any]]:
+    """Return agents by name, for a server that keeps the sessions of all of them in one place.
+
+    Args:
+        keeper: Place of the sessions, for the error.
+        advice: How to read or to set that place, for the error.
+
+    Raises:
+        ConfigError: A value is not an agent, or an agent has `sessions` of its own.
+    """
+    for name, agent in agents.items():
+        if not isinstance(agent, Agent):
+            raise ConfigError(f"agents[{name!r}] must be an Agent, not {agent!r:.80}.")
+        if agent.config.sessions is not None:
+            raise ConfigError(
+                f"agents[{name!r}] has sessions=..., but {keeper} keeps the sessions of all its agents. "
+                f"Pass agent.clone(sessions=None), and {advice}."
+            )
+    return dict(agents)
 
 
 _ARGUMENTS = dict.fromkeys(name for name in inspect.signature(Agent).parameters if name != "llm_kwargs")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.prompts import Prompts
     from pure_agent_loop.retry import RetryConfig
     from pure_agent_loop.runs.handoff import Handoff, HandoffTarget
-    from pure_agent_loop.runs.options import SystemPrompt
+    from pure_agent_loop.runs.options import SystemPrompt, TextFunction
     from pure_agent_loop.sessions.store import SessionPlace
     from pure_agent_loop.support.language import Language
     from pure_agent_loop.support.secrets.redaction import Redactor
@@ -53,6 +53,7 @@ class AgentOptions(RequestFields, total=False):
     system_prompt_per: Literal["run", "step"]
     mode: AgentMode | None
     after_tools: str
+    facts: TextFunction | None
     tool_mode: ToolMode
     language: Language | None
     prompts: Prompts | None

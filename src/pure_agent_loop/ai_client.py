@@ -33,21 +33,35 @@ class AIClient(Agent):
             ConfigError: `query` is not a string, or a call needs permission and ``on_ask`` is missing.
             LLMError: The model could not be reached, or rejected the request.
         """
-        return _answer(self.run(query))
+        return answer_of(self.run(query))
 
     async def achat(self, query: str) -> str:
         """Send a query and await the answer; see `chat`."""
-        return _answer(await self.arun(query))
+        return answer_of(await self.arun(query))
 
 
-def _answer(result: AgentResult) -> str:
+def answer_of(
+    result: AgentResult, ask: str = "Pass on_ask=...", listed: str = "Or call run(): its result"
+) -> str:
+    """Return the answer of a run.
+
+    Args:
+        ask: How to set the function that asks, for an error.
+        listed: What lists the questions and the open calls, for an error.
+
+    Raises:
+        ConfigError: The run waits for a permission or for a result from outside.
+        PureAgentLoopError: The run failed; usually an `LLMError`.
+    """
     if result.stop_reason == SUSPENDED:
         tools = ", ".join(dict.fromkeys(repr(question.tool) for question in result.questions))
         raise ConfigError(
-            f"{tools} needs approval, but on_ask is not set. Pass on_ask=..., or allow it: "
-            "permission_rules=PermissionRules(allow=[...]). Or call run(): its result lists the questions."
+            f"{tools} needs approval, but on_ask is not set. {ask}, or allow it: "
+            f"permission_rules=PermissionRules(allow=[...]). {listed} lists the questions."
         )
     if result.stop_reason == WAITING_TOOL:
         tools = ", ".join(dict.fromkeys(repr(call.name) for call in result.open_calls))
-        raise ConfigError(f"{tools} runs outside this process. Call run(): its result lists open_calls.")
+        raise ConfigError(
+            f"{tools} runs outside this process and waits for its result. {listed} lists open_calls."
+        )
     return result.raise_for_error().content

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.support.checks import is_number, require, require_value
 
-PER = 1_000_000  # tokens per unit of price
+PER = 1_000_000  # a price is for this number of tokens
 TOOL_CALLS = "tool calls"
-PRICE_KINDS = ("input", "output", "cached", "cache_write", "cache_write_1h")  # the amounts of a `Price`
+PRICE_KINDS = ("input", "output", "cached", "cache_write", "cache_write_1h")  # fields of a `Price`
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,7 @@ class Price:
             value = getattr(self, name)
             if name.startswith("cache") and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise ConfigError(f"Price.{name}={value!r} must be a number, 0 or more.")
+            require_value(is_number(value), f"Price.{name}", value, "a number, 0 or more")
 
     def of(self, usage: TokenUsage) -> float:
         """Return the cost of the usage of one request."""
@@ -94,11 +93,13 @@ def check_prices(owner: str, prices: object) -> None:
     Raises:
         ConfigError: The table is invalid.
     """
-    if not isinstance(prices, Mapping) or not all(isinstance(p, Price) for p in prices.values()):
-        raise ConfigError(
-            f"{owner}.prices must be a dict such as {{'gpt-4o-mini': Price(input=0.15, output=0.60)}}, "
-            f"with prices per million tokens; it is {prices!r:.80}."
-        )
+    is_table = isinstance(prices, Mapping) and all(isinstance(price, Price) for price in prices.values())
+    require(
+        is_table,
+        f"{owner}.prices",
+        prices,
+        "a dict such as {'gpt-4o-mini': Price(input=0.15, output=0.60)}, with prices per million tokens",
+    )
 
 
 class PortableLock:
@@ -122,7 +123,8 @@ class Budget:
     """Hard limits for all runs that share this object, subagents included. Thread-safe.
 
     Once the budget is used up, these runs make no further requests: each ends with ``stop_reason="budget"``.
-    A run ends with a last answer if the budget still covers one, or if only the tool calls are used up.
+    The run may still request a last answer if the budget covers it, or if only the limit on tool calls is
+    reached.
 
     Raises:
         ConfigError: A limit is not a positive number, or `prices` is not a table of prices.
@@ -153,7 +155,7 @@ class Budget:
         check_prices("Budget", self.prices)
 
     def add(self, *, tokens: int = 0, tool_calls: int = 0, cost: float = 0.0) -> None:
-        """Add tokens, tool calls and cost to the used amounts."""
+        """Add tokens, tool calls and cost to the totals."""
         with self._lock:
             self.tokens += tokens
             self.tool_calls += tool_calls
@@ -185,7 +187,7 @@ class Budget:
 
     @property
     def used_up(self) -> str:
-        """Text naming the reached limit; empty if none. Other limits take precedence over `TOOL_CALLS`."""
+        """Name of the reached limit; empty if none. Any other limit is named before `TOOL_CALLS`."""
         limits = (
             ("tokens", self.tokens, self.max_tokens),
             ("money", self.cost, self.max_cost),
@@ -206,7 +208,5 @@ def check_limit(name: str, value: object) -> None:
     Raises:
         ConfigError: The message names the limit.
     """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ConfigError(f"{name}={value!r} must be a positive number, or None for no limit.")
+    is_limit = value is None or is_number(value, zero=False)
+    require_value(is_limit, name, value, "a positive number, or None for no limit")

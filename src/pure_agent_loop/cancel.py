@@ -1,4 +1,4 @@
-"""Cancellation from outside: a token for callers, a cancel scope for the cancelled code.
+"""Cancellation from outside: tokens for callers, a cancel scope for the cancelled code.
 
 `Interrupt` is a cancel scope for exactly one block: it cancels the task inside the block and suppresses that
 one cancellation on exit. Any other cancellation propagates.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -63,6 +63,17 @@ class CancelToken:
     def _forget(self, key: int) -> None:
         with self._lock:
             self._callbacks.pop(key, None)
+
+
+class Leave(CancelToken):
+    """Request that a run ends before its next request, so that another process continues it.
+
+    By contrast, `cancel` ends the run at the next await, and calls that are running then have an unknown
+    outcome.
+    """
+
+    hand_over: Callable[[Any, Any], Awaitable[None]] | None = None
+    """Function that hands over the state and the kit of the ended run; None before the request."""
 
 
 class Interrupt:
@@ -141,7 +152,7 @@ class Interrupt:
             return
         if self._loop.time() >= self.deadline:
             self._fire()
-        else:  # the deadline has moved
+        else:  # the deadline was postponed
             self._wakes, self._timer = self.deadline, self._loop.call_at(self.deadline, self._on_timer)
 
     def _fire(self) -> None:
@@ -161,6 +172,6 @@ class Interrupt:
             return False
         if sys.version_info >= (3, 11):
             only_ours = task.uncancel() <= self._cancelling
-        else:  # before 3.11 tasks do not count cancellations: compare the message of the newest one
+        else:  # before 3.11, a task does not count its cancellations, so compare the newest error's message
             only_ours = error is not None and error.args[:1] == (self,)
         return only_ours and isinstance(error, asyncio.CancelledError)

@@ -26,12 +26,12 @@ import time
 from typing import Any, Literal
 
 ErrorKind = Literal[
-    "connection",  # refused, reset, cut off
-    "timeout",  # no data for too long
+    "connection",  # the connection was refused, reset or cut off
+    "timeout",  # no data arrived in time
     "rate_limit",  # 429: too many requests
     "overloaded",  # 5xx, 408, 409: a server-side failure
     "incomplete",  # the response ended early or was unreadable
-    "quota",  # no credit left; a retry cannot help
+    "quota",  # the account has no credit left; a retry cannot help
     "auth",  # 401, 403
     "not_found",  # 404: wrong URL or model name
     "context_overflow",  # the request exceeds the context window
@@ -216,7 +216,7 @@ class LimitExceededError(PureAgentLoopError):
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts
-    note: str = ""  # note for the answer on why the run ended; empty for the default note
+    note: str = ""  # why the run ended, as a note for the answer; empty for the default note
 
     def __init__(
         self, limit_type: str, limit_value: float | None, current_value: float | None, message: str = ""

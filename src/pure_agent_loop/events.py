@@ -33,7 +33,8 @@ from pure_agent_loop.stop_reasons import StopReason
 from pure_agent_loop.support.text import to_jsonable
 
 VERSION = 1  # version of the plain form
-IN_PROCESS = ("value", "exception")  # values from user functions, not in the plain form
+# Keys with Python objects from user functions; omitted from the plain form.
+IN_PROCESS = ("value", "exception")
 _TEXT_KEYS = ("content", "result", "prompt", "error", "message", "text")
 _now = time.time
 HIDDEN = object()
@@ -100,7 +101,7 @@ class View(NamedTuple):
         return self.tools if isinstance(self.tools, bool) else isinstance(name, str) and name in self.tools
 
 
-Picked = Callable[[Any, dict[str, Any], View], Any]  # called with the value, all data and the viewer's rights
+Picked = Callable[[Any, dict[str, Any], View], Any]  # takes a value, all data of its event, and a `View`
 
 
 class DataKey:
@@ -123,51 +124,9 @@ class DataKey:
         return self if instance is None else instance.data.get(self.name, self.default)
 
 
-def public(default: Any = "") -> Any:
-    """Declare a key visible to all viewers."""
-    return DataKey(lambda value, _, __: value, default)
-
-
-def hidden(default: Any = "") -> Any:
-    """Declare a key hidden from all viewers."""
-    return DataKey(lambda _, __, ___: HIDDEN, default)
-
-
-def tool_only(default: Any = "") -> Any:
-    """Declare a tool's argument or result, visible if the viewer may see the tool."""
-    return DataKey(lambda value, data, view: value if view.has_tool(data.get("tool")) else HIDDEN, default)
-
-
-def result_only() -> Any:
-    """Declare a tool's result. Failures are restricted: they may name URLs and files."""
-    return DataKey(
-        lambda value, data, view: (
-            value if view.has_tool(data.get("tool")) and not data.get("is_error") else HIDDEN
-        ),
-        "",
-    )
-
-
-def reasoning_only() -> Any:
-    """Declare the model's reasoning, hidden by default: it often repeats the system prompt."""
-    return DataKey(lambda value, _, view: value if view.reasoning else HIDDEN, "")
-
-
-def numbers_only() -> Any:
-    """Declare a dict of which only the numbers are visible."""
-    return DataKey(
-        lambda value, _, __: _only(value, list(value) if isinstance(value, dict) else (), (int, float)), {}
-    )
-
-
-def task_record() -> Any:
-    """Declare the record of a subtask, without its task, answer and location."""
-    return DataKey(lambda value, _, __: _only(value, _TASK_KEYS), {})
-
-
-def answer_part() -> Any:
-    """Declare a part of an answer."""
-    return DataKey(_part, {})
+def _keys(seen: Picked, default: Any = "") -> Callable[..., Any]:
+    """Return a function that declares a key; `default` applies unless the declaration sets its own."""
+    return lambda default=default: DataKey(seen, default)
 
 
 def _part(value: Any, _: Any, view: View) -> dict[str, Any]:
@@ -180,9 +139,33 @@ def _part(value: Any, _: Any, view: View) -> dict[str, Any]:
     return _only(value, names)
 
 
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _only(value: Any, names: Iterable[str], kinds: Any = object) -> dict[str, Any]:
     known = value if isinstance(value, dict) else {}
     return {name: known[name] for name in names if name in known and isinstance(known[name], kinds)}
+
+
+public = _keys(lambda value, _, __: value)  # visible to all viewers
+hidden = _keys(lambda _, __, ___: HIDDEN)
+# An argument or result of a tool, for viewers who may see the tool. `result_only` hides the text of a failed
+# call, because it may contain URLs and file names.
+tool_only = _keys(lambda value, data, view: value if view.has_tool(data.get("tool")) else HIDDEN)
+result_only = _keys(
+    lambda value, data, view: (
+        value if view.has_tool(data.get("tool")) and not data.get("is_error") else HIDDEN
+    )
+)
+# The model's reasoning often repeats the system prompt.
+reasoning_only = _keys(lambda value, _, view: value if view.reasoning else HIDDEN)
+numbers_only = _keys(
+    lambda value, _, __: _only(value, list(value) if isinstance(value, dict) else (), (int, float)), {}
+)
+# Omits the task, the answer and the location.
+task_record = _keys(lambda value, _, __: _only(value, _TASK_KEYS), {})
+answer_part = _keys(_part, {})
 
 
 class _Factories(type):
@@ -194,8 +177,7 @@ class _Factories(type):
 
     def loop_start(cls, task: str, agent: str = "") -> LoopStartEvent:
         """Report the start of a run. `task` is empty when a state is resumed; `agent` is the agent's name."""
-        named = {"agent": agent} if agent else {}
-        return LoopStartEvent(EventType.LOOP_START, 0, {"task": task, **named})
+        return LoopStartEvent(EventType.LOOP_START, 0, {"task": task, **_present(agent=agent or None)})
 
     def thought(cls, step: int, content: str) -> ThoughtEvent:
         """Report the complete text of a response, with or without tool calls."""
@@ -243,7 +225,7 @@ class _Factories(type):
         return SoftLimitEvent(EventType.SOFT_LIMIT, step, {"reason": reason, "prompt": prompt})
 
     def error(cls, step: int, error: str, fatal: bool = False, kind: str = "unknown") -> ErrorEvent:
-        """Report a failure. A fatal error ends the run."""
+        """Report a failure; with `fatal`, the failure ends the run."""
         return ErrorEvent(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind})
 
     def loop_end(
@@ -290,9 +272,8 @@ class _Factories(type):
         error text, if it responded.
         """
         data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
-        more = {"attempts": attempts, "status": status, "said": said}
-        data |= {name: value for name, value in more.items() if value}
-        return RetryEvent(EventType.RETRY, step, data)
+        more = _present(attempts=attempts or None, status=status or None, said=said or None)
+        return RetryEvent(EventType.RETRY, step, {**data, **more})
 
     def notice(cls, step: int, message: str, **details: Any) -> NoticeEvent:
         """Report a notice for a person, such as about a repaired history or a message added to the run."""
@@ -359,10 +340,8 @@ class _Factories(type):
     ) -> StepEndEvent:
         """Report the end of a step. `usage`: tokens of the run so far; `context`: use of the context
         window; `step_usage`: tokens of the step's response."""
-        data = {"usage": dict(usage or {})}
-        for name, value in (("context", context), ("step_usage", step_usage)):
-            if value is not None:
-                data[name] = dict(value)
+        more = _present(context=context, step_usage=step_usage)
+        data = {"usage": dict(usage or {}), **{name: dict(value) for name, value in more.items()}}
         return StepEndEvent(EventType.STEP_END, step, data)
 
     def from_dict(cls, plain: Mapping[str, Any], number: int = 0) -> AnyEvent:
@@ -402,7 +381,7 @@ class Event(metaclass=_Factories):
         number: int = 0,
     ) -> None:
         moment: Any = timestamp
-        if moment.__class__ is dict:  # by position: type, step, timestamp, data
+        if moment.__class__ is dict:  # positional arguments in the order type, step, timestamp, data
             moment, data = data, moment
         # Slot setters take half the time of `object.__setattr__` by name, and this code runs for every delta.
         _set_type(self, type)
@@ -465,7 +444,8 @@ class Event(metaclass=_Factories):
 
     def _repr_html_(self) -> str:
         """Return an escaped line for notebooks."""
-        from pure_agent_loop.support.prose import escaped  # slow to import: a table of all entities
+        # Imported here, because its table of entities loads slowly.
+        from pure_agent_loop.support.prose import escaped
 
         return f"<b>{self.type.value}</b> <i>step {self.step}</i> <p>{escaped(self.content)}</p>"
 
@@ -672,6 +652,7 @@ class StepEndEvent(Event):
     usage: dict[str, Any] = numbers_only()
     context: dict[str, Any] = numbers_only()
     served: list[list[Any]] = hidden(default=[])
+    token_details: dict[str, Any] | None = hidden(default=None)
     step_usage: dict[str, Any] = numbers_only()
 
 
@@ -705,6 +686,6 @@ _CLASSES: Mapping[EventType, type[AnyEvent]] = {
 }
 for kind, event_class in _CLASSES.items():
     Event.KEYS[kind] = {name: key for name, key in vars(event_class).items() if isinstance(key, DataKey)}
-Emit = Callable[[AnyEvent], Awaitable[None]]  # receives each event
+Emit = Callable[[AnyEvent], Awaitable[None]]  # function that receives each event of a run
 __all__ = ["TASK_STATES", "AnyEvent", "Emit", "Event", "EventType", "TaskState"]
 __all__ += [event_class.__name__ for event_class in _CLASSES.values()]

@@ -137,7 +137,8 @@ class _Recorder(BaseLLMClient):
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> NoReturn:
         self.asked = Request(messages, tools, kwargs)
-        raise LLMError("Recorded, not sent.", kind="bad_request")  # ends the loop without counting usage
+        # This kind ends the loop without counting usage.
+        raise LLMError("Recorded, not sent.", kind="bad_request")
 
 
 def _request(request: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
@@ -147,7 +148,8 @@ def _request(request: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
     if body is not None:
         return json.loads(encode_body(body)), True
     if isinstance(kit.client, ToolModeClient) and format_of(request.options) is not None:
-        request = Request(*kit.client.shape(*request))  # applies the mode of a typed answer
+        # Add what the output mode adds to a request for a typed answer.
+        request = Request(*kit.client.shape(*request))
     tools = {"tools": request.tools} if request.tools else {}
     return to_jsonable({"messages": request.messages, **tools, **request.options}), False
 
@@ -180,7 +182,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _permission(tool: Tool, kit: Kit) -> str:
-    """Return the ruling on a tool, as far as it does not depend on a call's arguments."""
+    """Describe the ruling on calls of a tool, before the arguments of a call are known."""
     policy = kit.permissions
     asks = model_text("destructive") if tool.destructive is True else ""
     suggestion = policy.suggest(

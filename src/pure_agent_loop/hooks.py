@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.checks import is_whole, require, require_value
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool_context import RunContext
 
@@ -79,18 +80,17 @@ class Hooks:
         for name in ("before_tool", "after_tool", "on_stop"):
             value: Any = getattr(self, name)
             functions = (value,) if callable(value) or not hasattr(value, "__iter__") else tuple(value)
-            if not all(map(callable, functions)):
-                raise ConfigError(
-                    f"Hooks.{name} must be a function or a list of functions; it is {value!r:.80}."
-                )
+            require(
+                all(map(callable, functions)), f"Hooks.{name}", value, "a function or a list of functions"
+            )
             object.__setattr__(self, name, functions)
-        maximum: object = self.max_stops
-        if isinstance(maximum, bool) or not isinstance(maximum, int) or maximum < 0:
-            raise ConfigError(f"Hooks.max_stops={maximum!r} must be a whole number, 0 or more.")
+        require_value(
+            is_whole(self.max_stops), "Hooks.max_stops", self.max_stops, "a whole number, 0 or more"
+        )
 
 
 async def call_hook(hook: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a hook returns, sync or async."""
+    """Call a hook, sync or async, and return its result."""
     result = hook(*arguments)
     return await result if inspect.isawaitable(result) else result
 

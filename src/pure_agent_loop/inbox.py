@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Literal, NamedTuple
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.checks import require
 
 When = Literal["step", "end"]
 
@@ -39,8 +39,7 @@ class Inbox:
         Raises:
             ConfigError: `text` is not a string.
         """
-        if not isinstance(text, str):
-            raise ConfigError(f"A message for the agent must be text; it is {text!r:.80}.")
+        require(isinstance(text, str), "A message for the agent", text, "text")
         self._waiting.append(Incoming(text, synthetic, when, spent))
 
     def steer(self, text: str) -> None:
@@ -72,5 +71,5 @@ class Inbox:
         while self._waiting:
             entry = self._waiting.popleft()
             (entries if at_end or entry.when == "step" else left).append(entry)
-        self._waiting.extendleft(reversed(left))  # ahead of newer messages
+        self._waiting.extendleft(reversed(left))  # put these back in front of newer messages
         return entries

@@ -17,6 +17,7 @@ from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices, pr
 from pure_agent_loop.errors import ConfigError, LimitExceededError
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.support.checks import is_whole, require
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.text import names_options
 
@@ -33,11 +34,11 @@ PLACEHOLDERS = {
     "total_tokens": "the same",
     "max_tokens": "the token limit",
 }
-# A brace opens a placeholder, unless a quote or another brace follows, as in JSON.
+# A brace opens a placeholder unless a quote or another brace follows it, because that is JSON.
 _PLACEHOLDER = re.compile(r"""\{(?!\s*["'{])(?:[^{}]|\{[^{}]*\})*\}?""")
 _FORMATTER = string.Formatter()
 _ALIKE = {"current_steps": "steps", "elapsed": "seconds", "total_tokens": "tokens"}
-_NUMBERS = (
+NUMBERS = (
     "max_steps",
     "timeout",
     "max_tokens",
@@ -49,8 +50,6 @@ _NUMBERS = (
     "max_cost_per_person_per_day",
     "doom_loop_threshold",
 )
-DAY_LIMITS = ("max_cost_per_day", "max_cost_per_person_per_day")
-_MONEY = ("max_cost", *DAY_LIMITS)
 PERSON = "person"  # metadata key of the person who started the run
 _NO_NUMBER: float | None = None
 
@@ -89,6 +88,9 @@ class LoopLimits:
     any process. Days are UTC days. It is checked before each request, and needs a run with a session."""
     max_cost_per_person_per_day: float | None = None
     """Hard: the same, for runs with the same ``metadata["person"]``; runs without a person count together."""
+    max_cost_per_day_by: Mapping[str, float] = field(default_factory=dict)
+    """Hard: the same by other metadata: ``{"tenant": 50}`` limits the runs with the same
+    ``metadata["tenant"]``; runs without one count together."""
     doom_loop_threshold: int | None = 3
     """Number of consecutive equal calls that counts as a loop; None allows any number."""
     prices: Prices = field(default_factory=dict)
@@ -96,8 +98,15 @@ class LoopLimits:
     server reports is used, else the shipped prices (``pal cost prices``)."""
 
     def __post_init__(self) -> None:
-        for name in _NUMBERS:
+        for name in NUMBERS:
             check_limit(f"LoopLimits.{name}", getattr(self, name))
+        by: object = self.max_cost_per_day_by
+        if not isinstance(by, Mapping) or not all(isinstance(key, str) for key in by):
+            raise ConfigError(
+                f"LoopLimits.max_cost_per_day_by={by!r:.80} must be a dict such as {{'tenant': 50}}."
+            )
+        for key, value in by.items():
+            check_limit(f"LoopLimits.max_cost_per_day_by[{key!r}]", value)
         for name in ("step_limit_prompt", "timeout_prompt"):
             _check_words(f"LoopLimits.{name}", getattr(self, name))
         check_prices("LoopLimits", self.prices)
@@ -105,13 +114,37 @@ class LoopLimits:
     @property
     def money(self) -> dict[str, float]:
         """Cost limits that are set, by name."""
-        values = {name: getattr(self, name) for name in _MONEY}
+        values = {"max_cost": self.max_cost, **{name: most for name, (_, most) in self.day_limits.items()}}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def day_limits(self) -> dict[str, tuple[str, float]]:
+        """Daily cost limits that are set, by name: the metadata key that groups the runs (empty for all
+        runs), and the limit.
+        """
+        values = {
+            "max_cost_per_day": ("", self.max_cost_per_day),
+            "max_cost_per_person_per_day": (PERSON, self.max_cost_per_person_per_day),
+            **{
+                f"max_cost_per_day_by[{key!r}]": (key, most) for key, most in self.max_cost_per_day_by.items()
+            },
+        }
+        return {name: (key, most) for name, (key, most) in values.items() if most is not None}
+
+
+def number_of(limits: LoopLimits, reason: str) -> int | None:
+    """Return the limit behind a stop reason; None if it is not a single number of the run."""
+    names = {"max_steps": "max_turns", "max_tool_calls": "max_tool_calls", "token_limit": "max_tokens"}
+    return getattr(limits, names[reason]) if reason in names else None
+
+
+def group_name(value: object) -> str:
+    """Return the name of the group of runs with this metadata value; empty if the value is None."""
+    return "" if value is None else str(value)
 
 
 def _check_words(name: str, words: str | None) -> None:
-    if words is not None and not isinstance(words, str):
-        raise ConfigError(f"{name} must be text; it is {words!r:.80}.")
+    require(words is None or isinstance(words, str), name, words, "text")
     known = dict.fromkeys(PLACEHOLDERS, 1.5)
     for match in _PLACEHOLDER.finditer(words or ""):
         try:
@@ -193,9 +226,8 @@ class LimitResult:
 _GO_ON = LimitResult("continue")
 
 
-def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"{name} must be a whole number, 0 or more; it is {value!r:.80}.")
+def _count(name: str, value: int) -> int:
+    require(is_whole(value), name, value, "a whole number, 0 or more")
     return value
 
 
@@ -351,7 +383,7 @@ class LimitChecker:
         def fill(match: re.Match[str]) -> str:
             try:
                 return _formatted(match[0], values)
-            except (KeyError, ValueError):  # unchecked text in custom `Prompts`
+            except (KeyError, ValueError):  # custom `Prompts` may contain unchecked text
                 return match[0]
 
         return _PLACEHOLDER.sub(fill, words)
@@ -377,5 +409,5 @@ def _formatted(placeholder: str, values: Mapping[str, float | None]) -> str:
         return str(round(value)) if name == "seconds" else str(value).removesuffix(".0")
     try:
         return format(value, form)
-    except ValueError:  # a format for integers only, or an invalid one
+    except ValueError:  # the format is for integers only, or invalid
         return format(float(value) if isinstance(value, int) else round(value), form)

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.images import READERS, ImageInfo, shrunk
 from pure_agent_loop.support.language import model_text, notice
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
-MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # part type of each kind
+# Types of message parts, by kind of media.
+MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}
 MAX_BYTES = 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_SIDE = 8_000
@@ -30,7 +32,7 @@ _FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 )
 
 
-# Media types by the first bytes, and the field with the data of each kind of part.
+# Media types by their first bytes; then, by type of part, the field that has the data.
 _TYPES = (
     *zip(
         (begins for begins, _ in READERS), ("image/png", "image/jpeg", "image/gif", "image/webp"), strict=True
@@ -85,9 +87,9 @@ def _fitted(item: MediaItem, number: int) -> Fitted:
 
 
 def by_bytes(part: Any) -> Any:
-    """Return a part of a message with the kind and the media type of its bytes.
+    """Correct a message part whose kind or media type does not match its bytes.
 
-    A part of text, of unknown bytes, or with a right type, is returned unchanged.
+    Text parts, parts with unrecognized bytes, and parts with the correct type are returned unchanged.
     """
     kind = part.get("type") if isinstance(part, Mapping) else None
     inner = part.get(kind) if kind in _DATA_FIELDS else None
@@ -111,10 +113,10 @@ def by_bytes(part: Any) -> Any:
 
 
 def made_media(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the images and sounds that a model made, as parts, from the fields that its server added.
+    """Return the images and audio that a model generated, as message parts.
 
     Args:
-        fields: An assistant message of a history, or the extra fields of a response.
+        fields: An assistant message of a history, or the extra fields that the server added to a response.
     """
     urls = [
         f"data:{inline.get('mimeType') or ''};base64,{inline.get('data') or ''}"
@@ -124,14 +126,14 @@ def made_media(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     items = fields.get("response_items") or ()
     made = [item for item in items if item.get("type") == "image_generation_call" and item.get("result")]
     urls += [f"data:image/{item.get('output_format') or 'png'};base64,{item['result']}" for item in made]
-    images = fields.get("images")  # chat completions of gateways
+    images = fields.get("images")  # field that gateways add to chat completions
     parts = [part for part in images if isinstance(part, Mapping)] if isinstance(images, list) else []
     parts += [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     return [by_bytes(dict(part)) for part in parts]
 
 
 def _type_of(data: str) -> str:
-    """Return the media type of base64, by its first bytes; empty if it is unknown."""
+    """Detect the media type of base64 data from its first bytes; empty if unknown."""
     try:
         start = base64.b64decode("".join(data[:64].split())[:32])
     except (binascii.Error, ValueError):
@@ -141,7 +143,7 @@ def _type_of(data: str) -> str:
 
 def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
     item = by_bytes(item)
-    if item.get("type") == "text" and isinstance(item.get("text"), str):  # as returned by `media_parts`
+    if item.get("type") == "text" and isinstance(item.get("text"), str):  # `media_parts` returns this form
         return {"type": "text", "text": item["text"]}
     if item.get("type") in ("file", "input_audio"):
         return _ready_file(item, name)
@@ -230,9 +232,8 @@ class _Source(NamedTuple):
             raise ConfigError(f"{what} needs one of data=, path=, url=; it has {', '.join(names) or 'none'}.")
         kinds: tuple[Any, ...] = ((bytes, bytearray), (str, os.PathLike), str)
         for name, value, kind in zip(self._fields, self, kinds, strict=True):
-            if value is not None and not isinstance(value, kind):
-                kind_words = "bytes (use path=... for a file)" if name == "data" else "text"
-                raise ConfigError(f"{what}: {name} must be {kind_words}; it is {value!r:.80}.")
+            kind_words = "bytes (use path=... for a file)" if name == "data" else "text"
+            require(value is None or isinstance(value, kind), f"{what}: {name}", value, kind_words)
         if self.url is not None and not self.url.startswith("https://"):
             raise ConfigError(f"{what}: url must begin with https://; it is {self.url!r:.80}.")
 
@@ -272,7 +273,7 @@ class Image:
         return self.fitted(name).part
 
     def fitted(self, name: str = "image") -> Fitted:
-        """Return what `to_part` returns and a description of the conversion."""
+        """Return the part, as `to_part` does, and a description of the conversion."""
         if self.url is not None:
             return Fitted({"type": "image_url", "image_url": {"url": self.url}})
         if self.path is not None:
@@ -343,7 +344,7 @@ class File:
         return self.fitted(name).part
 
     def fitted(self, name: str = "file") -> Fitted:
-        """Return what `to_part` returns and a description of the conversion."""
+        """Return the part, as `to_part` does, and a description of the conversion."""
         shown = self.name or (Path(self.path).name if self.path is not None else name)
         data = self.read()
         if self.is_text:

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.language import checked_choice
 
 PartType = Literal["text", "reasoning", "tool"]
@@ -34,6 +35,9 @@ TRANSITIONS: dict[PartState, frozenset[PartState]] = {
     "backgrounded": frozenset(),
 }
 
+# Fields that a dict passed as the state may hold.
+_IN_STATE = ("status", "call_id", "input", "output", "created", "started", "ended")
+
 
 class PartTransitionError(PureAgentLoopError):
     """Invalid transition of a part."""
@@ -43,18 +47,19 @@ class PartTransitionError(PureAgentLoopError):
 class Part:
     """Part of a response."""
 
-    id: str
-    """Part id, unique in the session."""
-    session_id: str
+    id: str = ""
+    """Part id, unique in the session; empty outside a run."""
+    session_id: str = ""
     """Session id."""
-    message_id: str
+    message_id: str = ""
     """Id of the response."""
-    type: PartType
+    type: PartType = "text"
     """``text``, ``reasoning`` or ``tool``."""
     tool: str = ""
     """Name of the tool; empty for other types."""
     state: PartState = "pending"
-    """``pending``, ``running``, ``completed``, ``error`` or ``backgrounded``."""
+    """``pending``, ``running``, ``completed``, ``error`` or ``backgrounded``; or a dict of a ``status`` and
+    further fields of the part, such as ``{"status": "running", "input": {"q": "tea"}}``."""
     call_id: str = ""
     """Id of the call in the history; empty for other types."""
     input: dict[str, Any] | None = None
@@ -69,11 +74,15 @@ class Part:
     """Time the part was completed, failed or moved to the background."""
 
     def __post_init__(self) -> None:
+        given: object = self.state
+        if isinstance(given, Mapping):
+            for name, value in {"status": "pending", **given}.items():
+                checked_choice("Part.state", name, _IN_STATE)
+                object.__setattr__(self, "state" if name == "status" else name, value)
         for name, known in (("type", get_args(PartType)), ("state", tuple(TRANSITIONS))):
             checked_choice(f"Part.{name}", getattr(self, name), known)
         for name in ("id", "session_id", "message_id", "tool", "call_id"):
-            if not isinstance(getattr(self, name), str):
-                raise ConfigError(f"Part.{name} must be text; it is {getattr(self, name)!r:.80}.")
+            require(isinstance(getattr(self, name), str), f"Part.{name}", getattr(self, name), "text")
 
     def to(self, state: PartState, now: float | None = None, output: str | None = None) -> Part:
         """Return the part in another state.
@@ -90,7 +99,7 @@ class Part:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        return {  # `asdict` would deep-copy
+        return {  # built by hand, because `asdict` would copy deeply
             "id": self.id,
             "session_id": self.session_id,
             "message_id": self.message_id,

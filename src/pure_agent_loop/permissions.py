@@ -5,7 +5,7 @@ Precedence, from highest to lowest:
 1.  A deny rule denies, regardless of everything below.
 2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool's judge makes
     the call ``read_only``. A denial by the judge denies in every mode.
-3.  The function `can_use_tool`, if set, decides; its context holds what the rules suggest.
+3.  The function `can_use_tool`, if set, decides; its context holds the suggestion of the rules.
 4.  An ask rule asks, except in the mode ``bypass``; so does a question from the judge, and a tool marked
     ``destructive`` that no rule allows.
 5.  An allow rule allows; so does the judge.
@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.language import checked_choice, model_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool_context import RunContext
@@ -49,12 +50,12 @@ class Permission:
         behavior: ``allow``, ``deny`` or ``ask``.
         message: Reason: sent to the model with ``deny``, shown to the person with ``ask``.
         updated_args: Arguments that replace the model's.
-        always: With ``allow``: further calls of this tool in this run need no question.
+        always: With ``allow``: further calls of this tool in this run are allowed without asking.
         interrupt: With ``deny``: the run ends with one last answer without tools.
         read_only: With ``allow``, from a tool's judge: the tool must run the call so that it cannot change
             anything, because only that is allowed.
         similar: With ``allow``, from a person: in this session, further calls that match `wider_rules` (or
-            equal calls, if there are no such rules) need no question.
+            equal calls, if there are no such rules) are allowed without asking.
     """
 
     behavior: Behavior
@@ -299,7 +300,7 @@ class PermissionRules:
     Args:
         deny: Calls that are never made.
         ask: Calls that a person is asked about.
-        allow: Calls that need no question.
+        allow: Calls that are made without asking.
         shared: True for rules that serve several agents or tools added later: a rule for an unknown tool is
             then valid. Otherwise it is rejected.
 
@@ -377,12 +378,13 @@ class PermissionPolicy:
 
     def __post_init__(self) -> None:
         checked_choice("permission_mode", self.mode, PERMISSION_MODES)
-        if not isinstance(self.rules, PermissionRules):
-            raise ConfigError(
-                f"permission_rules must be PermissionRules(deny=[...], ask=[...], allow=[...]); "
-                f"it is {self.rules!r:.80}."
-            )
-        # A user's subclass may override `suggest` or `find`.
+        require(
+            isinstance(self.rules, PermissionRules),
+            "permission_rules",
+            self.rules,
+            "PermissionRules(deny=[...], ask=[...], allow=[...])",
+        )
+        # Exact types only, because a user's subclass may override `suggest` or `find`.
         is_plain = type(self) is PermissionPolicy and type(self.rules) is PermissionRules
         is_open = is_plain and self.mode in ("auto", "bypass") and self.rules.is_empty
         object.__setattr__(self, "is_open", is_open)
@@ -397,7 +399,7 @@ class PermissionPolicy:
         judges: bool = False,
         asks: str = "",
     ) -> Permission:
-        """Return what the rules and the mode decide about a call; see the module docstring.
+        """Return the decision of the rules and the mode about a call; see the module docstring.
 
         Args:
             read_only: True if the tool changes nothing.
@@ -477,8 +479,7 @@ def as_answer(verdict: object) -> Permission:
         ConfigError: The answer is neither ``allow`` nor ``deny``.
     """
     word = _as_word_of_verdict(verdict)
-    if word not in ("allow", "deny"):
-        raise ConfigError(f"The answer to a question must be 'allow' or 'deny'; it is {word!r:.80}.")
+    require(word in ("allow", "deny"), "The answer to a question", word, "'allow' or 'deny'")
     return as_permission(verdict)
 
 

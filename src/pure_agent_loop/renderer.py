@@ -3,7 +3,7 @@
 `Renderer` writes plain text, `RichRenderer` adds colours, `JsonLinesRenderer` writes a JSON object per line.
 Each has two modes:
 
-* ``Renderer()`` returns one block per event, without a final newline: ``print(text)`` unless it is empty.
+* ``Renderer()`` returns one block per event, without a final newline: ``if text: print(text)``.
   Delta events render as empty text; the THOUGHT that follows has the complete text.
 * ``Renderer(stream=True)`` returns the next text, newlines included: ``print(text, end="", flush=True)``.
   A response is streamed, and its THOUGHT is not repeated. After a RETRY with ``discard``, a line announces
@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 from pure_agent_loop.support.text import counted, to_jsonable
@@ -29,7 +30,7 @@ from pure_agent_loop.support.text import counted, to_jsonable
 Handler = Callable[[Event], str]
 H = TypeVar("H", bound=Callable[[Event], str])
 
-# Delta events, and the event with the complete text.
+# For each type of delta event, the type of the event that has the complete text.
 _WHOLE = {
     EventType.TEXT_DELTA: EventType.THOUGHT,
     EventType.REASONING_DELTA: EventType.REASONING,
@@ -60,7 +61,7 @@ class Renderer:
 
         @renderer.on_tool("search")
         def search(event: Event) -> str:
-            return f"searching: {event.data['args']}" if event.type is EventType.ACTION else ""
+            return f"searching: {event.data['args']}"
 
     If the function fails, the built-in text is shown with a note about the failure.
 
@@ -70,29 +71,29 @@ class Renderer:
     """
 
     def __init__(self, *, stream: bool = False, max_lines: int = 12) -> None:
-        if max_lines < 1:
-            raise ConfigError(f"max_lines={max_lines!r} must be 1 or more.")
+        require_value(max_lines >= 1, "max_lines", max_lines, "1 or more")
         self.stream = stream
         self.max_lines = max_lines
-        self._by_tool: dict[str, _Entry] = {}
-        self._args: dict[str, Any] = {}  # arguments of pending calls, for functions of `on_tool`
+        self._by_tool: dict[tuple[str, EventType], _Entry] = {}
+        self._args: dict[str, Any] = {}  # arguments of pending calls, for functions that render results
         self._by_type: dict[EventType, _Entry] = {}
         self._streamed: set[EventType] = set()  # types already streamed for the current response
-        self._tasks: dict[str, tuple[str, float]] = {}  # last shown state and calls per task
+        self._tasks: dict[str, tuple[str, float]] = {}  # by task: the last shown state and number of calls
         self._line: EventType | None = None  # event type of the unfinished line
 
-    def on_tool(self, name: str, *, raw: bool = False) -> Callable[[H], H]:
-        """Decorate a function to render the ACTION and OBSERVATION events of one tool.
+    def on_tool(self, name: str, *, result: bool = False, raw: bool = False) -> Callable[[H], H]:
+        """Decorate a function to render the calls of one tool: the ACTION events, with ``args``.
 
         Args:
             name: Name of the tool.
+            result: True renders the results instead: the OBSERVATION events, with ``args`` and ``result``.
             raw: True keeps escape sequences in the returned text. The function must then clean text from the
                 event with `pure_agent_loop.support.terminal.safe_text`.
         """
 
         def register(handler: H) -> H:
             checked_function(f"on_tool({name!r})", handler, "event")
-            self._by_tool[name] = _Entry(handler, raw)
+            self._by_tool[name, EventType.OBSERVATION if result else EventType.ACTION] = _Entry(handler, raw)
             return handler
 
         return register
@@ -114,16 +115,16 @@ class Renderer:
         return register
 
     def render(self, event: Event) -> str:
-        """Return the text of an event; if empty, skip ``print``, which would write a blank line.
+        """Return the text of an event; empty if it shows nothing.
 
         if text := renderer.render(event):
             print(text)
         """
-        entry = self._find(event)
+        entry, with_args = self._find(event), self._with_args(event)
         if entry is None:
             return self._place(event, self._built_in(event))
         try:
-            text = entry.handler(self._with_args(event))
+            text = entry.handler(with_args)
             if not isinstance(text, str):
                 raise TypeError(f"it returned {type(text).__name__}, not str")  # noqa: TRY301 - one way to report it
         except Exception as error:  # noqa: BLE001 - a view must not end a run
@@ -131,7 +132,7 @@ class Renderer:
         return self._place(event, text if entry.raw else safe_text(text))
 
     def _with_args(self, event: Event) -> Event:
-        """Return the event; an OBSERVATION gets its call's arguments, so that one function can read both."""
+        """Return the event; an OBSERVATION gets its call's arguments, so that its text can name them."""
         key = str(event.data.get("call_id") or event.data.get("tool"))
         if event.type is EventType.ACTION:
             self._args[key] = event.data.get("args")
@@ -140,11 +141,8 @@ class Renderer:
         return event
 
     def _find(self, event: Event) -> _Entry | None:
-        if event.type in (EventType.ACTION, EventType.OBSERVATION):
-            handler = self._by_tool.get(str(event.data.get("tool")))
-            if handler is not None:
-                return handler
-        return self._by_type.get(event.type)
+        handler = self._by_tool.get((str(event.data.get("tool")), event.type)) if self._by_tool else None
+        return handler or self._by_type.get(event.type)
 
     def _place(self, event: Event, text: str) -> str:
         """Return `text` with the newlines that stream mode needs after the previous text."""
@@ -175,7 +173,7 @@ class Renderer:
         return self._compose(template(self, event)) if template else ""
 
     def _compose(self, segments: list[Segment]) -> str:
-        """Join segments. All text from models and tools becomes output here."""
+        """Join segments. All text from models and tools passes through here and is made safe."""
         return "".join(safe_text(segment.text) for segment in segments)
 
     # -- the built-in texts -------------------------------------------------------------------------
@@ -283,11 +281,11 @@ class Renderer:
         data: Mapping[str, Any] = task if isinstance(task, Mapping) else {}
         state, calls, tool = str(data.get("state", "")), _number(data.get("calls")), data.get("last_tool")
         if event.data.get("part"):
-            return []  # a call of the task: the end of its step is shown instead
+            return []  # skip changes of the task's own calls; the end of a step is shown instead
         ended = _number(data.get("ended")) > 0
         what = one_line(str(tool), 60) if tool and state in ("running", "backgrounded") else state
         if self._tasks.get(name := str(data.get("id", ""))) == (state, calls):
-            return []  # neither state nor calls changed: no new line
+            return []  # show nothing if neither the state nor the number of calls changed
         self._tasks[name] = (state, calls)
         count = f"{counted(int(calls), 'call')}, {counted(int(_number(data.get('tokens'))), 'token')}"
         seconds = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
@@ -382,7 +380,7 @@ class RichRenderer(Renderer):
         self._console = Console(
             force_terminal=True,
             color_system=color_system,  # type: ignore[arg-type]  # rich refuses others
-            width=1_000_000,  # the terminal wraps; rich would truncate and pad
+            width=1_000_000,  # the terminal wraps long lines, which rich would truncate and pad
             no_color=False,
             legacy_windows=False,
         )

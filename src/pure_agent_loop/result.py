@@ -27,7 +27,7 @@ else:
 
     Out, Out_co = TypeVar("Out"), TypeVar("Out_co", covariant=True)
 
-MAX_LINES, MAX_CHARS = 200, 20_000  # limits of the table and of each text in a notebook
+MAX_LINES, MAX_CHARS = 200, 20_000  # maximum rows and characters shown in a notebook
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class AgentResult(Generic[Out_co]):
             system message only if the run's initial history did.
         state: Final state.
         previous: Result of the agent that handed over to this one, with ``handed_off``; else None.
-        output: Answer as the agent's ``output_type``, or its text without one. None unless `stop_reason` is
-            ``completed``, because an incomplete answer has no valid value.
+        output: Answer as the agent's ``output_type``, or its text if the agent has no output type. None
+            unless `stop_reason` is ``completed``, because an incomplete answer has no valid value.
     """
 
     content: str
@@ -194,14 +194,15 @@ def _output_of(state: QueryState, output: OutputSpec | None) -> Any:
 
 def as_html(content: str, details: str, events: Sequence[AnyEvent]) -> str:
     """Return escaped and bounded HTML of a run for notebooks, without scripts."""
-    from pure_agent_loop.support.prose import escaped, prose_to_html  # slow to import: all HTML entities
+    # Imported here, because its table of entities loads slowly.
+    from pure_agent_loop.support.prose import escaped, prose_to_html
 
     answer = prose_to_html(shorten(content, MAX_CHARS))
     return f"<div>{answer}{calls_as_html(events)}<small>{escaped(details)}</small></div>"
 
 
 def calls_as_html(events: Sequence[AnyEvent]) -> str:
-    """Return the calls, notices and errors of a run as a folded table; empty without any."""
+    """Return the calls, notices and errors of a run as a folded table; empty if there are none."""
     from pure_agent_loop.support.prose import folded_table
 
     rows: list[list[str]] = []

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.support.checks import is_number, require_value
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.text import names_options
 
@@ -35,7 +36,7 @@ class RetryConfig:
     """Retry policy for failed model requests.
 
     Args:
-        max_retries: Attempts after the first one; 0 for none.
+        max_retries: Maximum attempts after the first one; 0 to disable retries.
         base_delay: Seconds before the first retry.
         max_delay: Maximum delay in seconds, before jitter.
         jitter: Maximum random seconds added to a delay.
@@ -54,8 +55,7 @@ class RetryConfig:
     def __post_init__(self) -> None:
         for name in ("max_retries", "base_delay", "max_delay", "jitter", "max_retry_after"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise ConfigError(f"RetryConfig.{name}={value!r} must be a number, 0 or more.")
+            require_value(is_number(value), f"RetryConfig.{name}", value, "a number, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def is_transient(error: BaseException) -> bool:
     # asyncio's own TimeoutError is not the builtin one before Python 3.11.
     if isinstance(error, (ConnectionError, TimeoutError, asyncio.TimeoutError)):
         return True
-    sdk = sys.modules.get("openai")  # the SDK was not imported, so it did not raise the error
+    sdk = sys.modules.get("openai")  # if the SDK is not imported, it cannot have raised the error
     return sdk is not None and isinstance(error, tuple(getattr(sdk, name) for name in TRANSIENT_SDK_ERRORS))
 
 
@@ -106,7 +106,7 @@ def _notify(on_retry: Callable[..., object], attempt: RetryAttempt) -> object:
         inspect.signature(on_retry).bind(attempt)
     except TypeError:
         return on_retry(attempt.attempt, attempt.error, attempt.delay)
-    except ValueError:  # a builtin without a signature
+    except ValueError:  # a built-in function may have no signature
         pass
     return on_retry(attempt)
 

@@ -20,6 +20,7 @@ from pure_agent_loop.sessions import (
     RepairReport,
     SessionInfo,
     SessionPlace,
+    SessionStore,
     default_store,
     store_at,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "SessionManager"]
 
+DAY = 86_400.0  # seconds
 _PAUSE = 0.05  # seconds between two attempts to open a session that is in use
 
 
@@ -221,7 +223,7 @@ class SessionManager:
         is_error: bool = False,
         by: str | None = None,
     ) -> None:
-        """Supply a result, from any process. `resume` then continues the run.
+        """Supply the result of an external call, from any process. `resume` then continues the run.
 
         The first result counts, as with `answer`.
 
@@ -283,13 +285,13 @@ class SessionManager:
         self.store.delete(session_id)
         lines = (record.to_line().decode().replace("\\", "") for record in loaded)  # unescape quotes
         ResultFolder().remove_named_in(lines)
-        # The agent, not the session, decides where subagents are recorded.
+        # Search both places: the agent and not the session decides where subagents are recorded.
         folder = getattr(self.store, "folder", None)
         for tasks in (TaskStore(), *([TaskStore(Path(folder) / "agents")] if folder else [])):
             for task in tasks.list(session_id):
                 tasks.delete(task.id)
                 for store in (self.store, default_store()):
-                    with suppress(SessionNotFoundError, ConfigError):  # recorded without a session
+                    with suppress(SessionNotFoundError, ConfigError):  # a task may have no recorded session
                         SessionManager(store).delete(task.session_id)
 
     def export(self, session_id: str, form: Literal["markdown", "html"] = "markdown") -> str:
@@ -313,9 +315,36 @@ def _is_waiting(records: Sequence[Record], session_id: str) -> bool:
 
 def _is_resumable(records: Sequence[Record], session_id: str) -> bool:
     point = read_resume_point(records, session_id)
-    if point.unreadable:  # resuming would raise an error
+    if point.unreadable or point.left:  # resuming would raise an error
         return False
     if point.started_run is not None:  # the run was interrupted before its first checkpoint
         return True
     is_open = point.state is not None and point.state.get("stop_reason") in (None, *WAITING)
     return is_open and not _is_waiting(records, session_id)
+
+
+def prune(
+    store: SessionStore, days: int, now: float, delete: Callable[[str], None] | None = None
+) -> list[str]:
+    """Delete finished sessions that were not used for `days` days, and return their ids.
+
+    Sessions that are in use, waiting, interrupted or unreadable are kept.
+
+    Args:
+        now: Seconds since the epoch.
+        delete: Function that deletes a session; `SessionManager.delete` if None.
+    """
+    delete, deleted = delete or SessionManager(store).delete, []
+    for info in store.list():
+        if now - info.updated < days * DAY:
+            continue
+        try:
+            records = store.read(info.id).records
+            # Check the records, because the session may have been used since the list was read.
+            if read_story(records).stop_reason in ("", *WAITING) or now - records[-1].time < days * DAY:
+                continue
+            delete(info.id)
+        except (SessionError, ConfigError):  # a durable run of the session has not ended
+            continue
+        deleted.append(info.id)
+    return deleted

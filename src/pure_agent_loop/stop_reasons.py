@@ -9,6 +9,7 @@ Kind = Literal["done", "limit", "cut", "denied", "cancelled", "failed"]
 StopReason = Literal[
     "completed",
     "handed_off",
+    "backgrounded",
     "max_steps",
     "max_tool_calls",
     "token_limit",
@@ -29,6 +30,7 @@ SUSPENDED: StopReason = "waiting_permission"
 WAITING_TOOL: StopReason = "waiting_tool"
 WAITING = (SUSPENDED, WAITING_TOOL)  # the run is suspended within a step that has pending calls
 HANDED_OFF: StopReason = "handed_off"
+BACKGROUNDED: StopReason = "backgrounded"
 INVALID_OUTPUT: StopReason = "invalid_output"
 
 
@@ -42,6 +44,7 @@ class StopMeaning(NamedTuple):
 STOP_REASONS: Mapping[StopReason, StopMeaning] = {
     COMPLETED: StopMeaning("done", "The model answered."),
     HANDED_OFF: StopMeaning("done", "Another agent took over; see `QueryState.handed_to`."),
+    BACKGROUNDED: StopMeaning("done", "An engine for durable runs continues the run; see `Run.detach`."),
     "max_steps": StopMeaning("limit", "The step limit was reached."),
     "max_tool_calls": StopMeaning("limit", "The tool call limit was reached."),
     "token_limit": StopMeaning("limit", "The token limit was reached."),

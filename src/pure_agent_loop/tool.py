@@ -17,18 +17,25 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
 from pure_agent_loop.schema.build import ToolArgumentError
-from pure_agent_loop.schema.calling import call_in_worker, contextual, outcome_of_call, unwrapped
+from pure_agent_loop.schema.calling import (
+    call_in_worker,
+    call_user,
+    contextual,
+    outcome_of_call,
+    unwrapped,
+)
 from pure_agent_loop.schema.described import Described, Example, check_name
 from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.schema.signature import wanted_deps
 from pure_agent_loop.support.abilities import as_protocol, checked_function
+from pure_agent_loop.support.checks import is_whole, require, require_value
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import safe_str
 
 __all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]
 
-if TYPE_CHECKING:  # type defaults: a bare `Tool` means any tool
+if TYPE_CHECKING:  # these type variables have defaults, so that a bare `Tool` means any tool
     from typing_extensions import ParamSpec, TypeVar
 
     P = ParamSpec("P", default=...)
@@ -39,9 +46,10 @@ else:
     P, R_co = ParamSpec("P"), TypeVar("R_co", covariant=True)
 
 DICT_KEYS = {"name", "description", "parameters", "function"}
+Check = Callable[[dict[str, Any]], "str | Awaitable[str | None] | None"]
 Destructive = bool | Callable[[dict[str, Any]], bool | str]
 _FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted")
-_CHANGEABLE = {*_FLAGS, "name", "description", "timeout", "retries", "judge", "function"}
+_CHANGEABLE = {*_FLAGS, "name", "description", "timeout", "retries", "judge", "check", "function"}
 
 
 class Tool(Described, Generic[P, R_co]):
@@ -65,11 +73,14 @@ class Tool(Described, Generic[P, R_co]):
         retries: Number of consecutive `Retry` errors before further calls are rejected.
         external: A browser or another service supplies the result: a run with such a call ends with
             ``waiting_tool`` and resumes when it has the result. The function is only described, not called.
+        check: Function of the arguments that returns why a call cannot work, such as "The file is missing.",
+            or None; it may be async, and an error that it raises is the reason too. No person is asked about
+            such a call. The check is repeated when the call is made. It must not have side effects.
         examples: Worked examples for the JSON and text tool modes: a user's request and its arguments, such
             as ``("What is in the music folder?", {"path": "music"})``.
-        judge: Function that rules on a call: ``(args, context)`` returns a `Permission`, or None for no
-            ruling; it may be async. Its denial is final, its question is asked in every mode but ``bypass``,
-            and a call it allows needs no question. It must not have side effects.
+        judge: Function that rules on a call: ``(args, context)`` returns a `Permission`, or None to leave the
+            decision to the rules; it may be async. Its denial is final, its question is asked in every mode
+            but ``bypass``, and a call it allows runs without asking. It must not have side effects.
         words: Descriptions per language: `ToolWords` by ``"en"`` or ``"zh"``.
         untrusted: Results contain third-party text, such as files: the model gets them in a frame that marks
             them as data.
@@ -96,6 +107,7 @@ class Tool(Described, Generic[P, R_co]):
         retries: int = 2,
         external: bool = False,
         judge: Judge | None = None,
+        check: Check | None = None,
         examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
         untrusted: bool = False,
@@ -115,17 +127,18 @@ class Tool(Described, Generic[P, R_co]):
         self.untrusted = untrusted
         self.root = root
         self.judge = judge
-        self._check()
+        self.check = check
+        self._check_options()
 
-    def _check(self) -> None:
+    def _check_options(self) -> None:
         check_name(self.name)
         timeout: object = self.timeout
-        retries: object = self.retries
-        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-            raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be a positive number.")
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ConfigError(f"Tool {self.name!r}: retries={retries!r} must be a whole number, 0 or more.")
+        retries, owner = self.retries, f"Tool {self.name!r}: "
+        is_time = timeout is None or (isinstance(timeout, (int, float)) and timeout > 0)
+        require_value(is_time, f"{owner}timeout", timeout, "a positive number")
+        require_value(is_whole(retries), f"{owner}retries", retries, "a whole number, 0 or more")
         checked_function(f"Tool {self.name!r}: judge", self.judge, "args", "context")
+        checked_function(f"Tool {self.name!r}: check", self.check, "args")
         if not isinstance(self.destructive, bool):
             checked_function(f"Tool {self.name!r}: destructive", self.destructive, "args")
 
@@ -157,7 +170,7 @@ class Tool(Described, Generic[P, R_co]):
         """
         if unknown := changes.keys() - _CHANGEABLE:
             raise ConfigError(f"Tool.changed() cannot change {', '.join(sorted(unknown))}.")
-        _ = self.schema  # built once, for all copies
+        _ = self.schema  # build the schema once, so that all copies share it
         copied = copy.copy(self)
         if "description" in changes:
             changes["_description"], copied._words = changes.pop("description"), {}
@@ -165,7 +178,7 @@ class Tool(Described, Generic[P, R_co]):
             changes["_function"], copied._caller = changes.pop("function"), None
             vars(copied).pop("wanted_deps", None)
         vars(copied).update(changes)
-        copied._check()
+        copied._check_options()
         return copied
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -188,7 +201,9 @@ class Tool(Described, Generic[P, R_co]):
         kwargs = self._checked(args, prompts)
         if isinstance(kwargs, tuple):
             return failed(prompts, self.name, *kwargs, is_made=False)
-        if self._caller is None:  # reading the signature costs more than the call
+        if self.check is not None and (objection := await self.objection(args)) is not None:
+            return failed(prompts, self.name, *objection, is_made=False)
+        if self._caller is None:  # cached: reading the signature costs more than the call
             function = contextual(self.function)
             self._caller = function if self.is_async else partial(call_in_worker, function)
         return await outcome_of_call(partial(self._caller, **kwargs), self.name, prompts)
@@ -198,6 +213,26 @@ class Tool(Described, Generic[P, R_co]):
         valid."""
         checked = self._checked(args, prompts)
         return checked if isinstance(checked, tuple) else None
+
+    async def objection(
+        self, args: dict[str, Any], earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
+    ) -> tuple[str, str] | None:
+        """Return the kind and text of why a call cannot work; None if it may work.
+
+        Args:
+            args: Arguments without a `refusal`.
+            earlier: Calls of the same response that come first and may change what is checked.
+        """
+        if self.check is None:
+            return None
+        try:
+            reason = await call_user(self.check, copy.deepcopy(args))
+            is_text = reason is None or isinstance(reason, str)
+            require(is_text, f"Tool {self.name!r}: result of check", reason, "a text or None")
+        except Exception as error:  # noqa: BLE001 - a check of the user may raise anything
+            log_failure(f"The check of the tool {self.name!r}", error)
+            return type(error).__name__, safe_str(getattr(error, "message", error))
+        return ("CheckFailed", reason) if reason and not earlier else None
 
     def _checked(self, args: dict[str, Any], prompts: Prompts) -> dict[str, Any] | tuple[str, str]:
         try:
@@ -229,6 +264,7 @@ def tool(
     retries: int = 2,
     external: bool = False,
     judge: Judge | None = None,
+    check: Check | None = None,
     examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
     untrusted: bool = False,
@@ -320,12 +356,13 @@ def as_toolset(value: object) -> Toolset | None:
 
 
 def is_server_tool(value: object) -> bool:
-    """Return True for a dict of a model server's protocol, which names a tool that the server itself runs."""
+    """Return True for a dict that declares a server tool in the protocol of a model server."""
     if not isinstance(value, Mapping) or callable(value.get("function")):
         return False
     if isinstance(kind := value.get("type"), str):
         return kind != "function"
-    return len(value) == 1 and isinstance(next(iter(value.values())), Mapping)  # Gemini's lack `type`
+    # Gemini's server tools lack `type`.
+    return len(value) == 1 and isinstance(next(iter(value.values())), Mapping)
 
 
 def as_tool(value: ToolLike) -> Tool:
@@ -394,8 +431,12 @@ class ToolRegistry:
 
     def register_many(self, values: Iterable[ToolLike | Toolset]) -> None:
         """Add several tools and toolsets, or those of another registry; see `register`."""
-        if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
-            raise ConfigError(f"tools must be a list of functions, Tools or dicts; it is {values!r:.80}.")
+        require(
+            hasattr(values, "__iter__") and not isinstance(values, (str, bytes, Mapping)),
+            "tools",
+            values,
+            "a list of functions, Tools or dicts",
+        )
         for value in values.entries() if isinstance(values, ToolRegistry) else values:
             toolset = as_toolset(value)
             if toolset is not None:
@@ -427,7 +468,7 @@ class ToolRegistry:
     def _entry(self, tool: Tool, prompts: Prompts | None) -> dict[str, Any]:
         return tool.to_openai_schema(prompts)
 
-    to_openai_schemas = to_openai_schema
+    to_openai_schemas = get_definitions = to_openai_schema
 
     async def execute(self, name: str, args: dict[str, Any]) -> str:
         """Call a tool and return the text for the model. A failed or unknown tool does not raise."""

@@ -73,7 +73,7 @@ def enter_call(context: ToolContext) -> None:
 
 
 class Remaining(NamedTuple):
-    """What remains of a run's hard limits; None for no limit."""
+    """Remainder of a run's hard limits; None where there is no limit."""
 
     steps: int | None = None
     tool_calls: int | None = None
@@ -188,7 +188,7 @@ class RunContext(Generic[Deps_co]):
         """Ask a person, through the agent's ``on_ask``.
 
         Returns:
-            The message of the answer, or ``"yes"`` or ``"no"`` without one.
+            The message of the answer, or ``"yes"`` or ``"no"`` if the answer has no message.
 
         Raises:
             ToolExecutionError: A person cannot be asked. If the tool does not catch the error, the call fails
@@ -212,7 +212,7 @@ def current_run() -> RunContext[Any]:
 
 
 def run_forgets() -> None:
-    """Declare, for the rest of this task, that the model remembers more than the current run."""
+    """Declare, for the rest of this asyncio task, that the model's memory outlives the current run."""
     _FORGETS.set(True)
 
 
@@ -243,5 +243,6 @@ class in_run:  # noqa: N801 - used with `with`
         self._token = _RUN.set(self._context)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):  # an abandoned run is closed in another context
+        # An abandoned run is closed in another context, where the token is invalid.
+        with suppress(ValueError):
             _RUN.reset(self._token)

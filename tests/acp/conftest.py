@@ -43,7 +43,7 @@ def _script(request):
     last = request.messages[-1]
     if request.options.get("model") == "blind" and "image_url" in str(request.messages):
         return status(400, "this model takes no image input")
-    if "list_dir" in str(request.messages[-2:-1]) and "and then write" in str(request.messages[1]):
+    if "list_dir" in str(request.messages[-2:-1]) and "and then write" in str(request.messages[1:3]):
         return SCRIPT["write"]()
     if last["role"] == "tool":
         return f"Result: {last['content']}"

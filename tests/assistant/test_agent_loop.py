@@ -15,6 +15,7 @@ from pure_agent_loop import (
     ContextBuilder,
     Delta,
     LLMError,
+    LoopLimits,
     MemoryStore,
     OpenAIClient,
     PermissionRules,
@@ -129,9 +130,27 @@ def test_a_stream_of_something_else_and_a_client_without_methods_are_told(tmp_pa
 def test_25_iterations_and_25_calls_end_with_a_note(tmp_path):
     many = [call("add", a=number, b=number) for number in range(26)]
     by_steps = assistant(tmp_path, ScriptedLLM([*many[:25], "So far."]), [add], max_tool_calls=None)
-    assert direct(by_steps) == "So far.\n\n[Stopped: The step limit is reached.]"
+    assert direct(by_steps) == "So far.\n\n[Stopped: The step limit is reached (25).]"
     by_calls = assistant(tmp_path, ScriptedLLM([many, "So far."]), [add])
-    assert chunks(by_calls, session="t")[-1] == "\n\n[Stopped: The tool call limit is reached.]"
+    assert chunks(by_calls, session="t")[-1] == "\n\n[Stopped: The tool call limit is reached (25).]"
+
+
+@pytest.mark.parametrize(
+    ("limits", "options", "steps", "calls"),
+    [
+        (LoopLimits(max_turns=3), {}, 3, 25),
+        (LoopLimits(max_tool_calls=4), {}, 25, 4),
+        (LoopLimits(max_turns=3), {"max_iterations": 9}, 3, 25),
+        (LoopLimits(max_turns=9, max_tool_calls=9), {"max_iterations": 3, "max_tool_calls": 2}, 3, 2),
+        (LoopLimits(max_turns=30), {"max_iterations": None, "max_tool_calls": None}, 30, None),
+    ],
+)
+def test_smaller_of_two_limits_holds(tmp_path, limits, options, steps, calls):
+    loop = assistant(tmp_path, ScriptedLLM([]), limits=limits, **options)
+    assert (loop.agent.config.limits.max_turns, loop.agent.config.limits.max_tool_calls) == (steps, calls)
+    for name in ("max_iterations", "max_tool_calls"):
+        with pytest.raises(ConfigError, match=name):
+            assistant(tmp_path, ScriptedLLM([]), limits=limits, **{name: "many"})
 
 
 def test_tools_are_tried_again_only_if_they_may_be(tmp_path):
@@ -175,12 +194,16 @@ def test_channel_and_chat_are_sent_with_the_message(tmp_path):
     loop = assistant(tmp_path, llm)
     loop.context_builder.memory.write("The cat is called Miso.")
     direct(loop, context={"user": "Ada", "age": 36}, channel="telegram", chat_id="42")
-    note = llm.requests[0].messages[-1]["content"]
-    for text in ("Now: 2026-01-31 12:00", "telegram", "42", "user: Ada", "age: 36", "Miso"):
+    note = llm.requests[0].messages[1]["content"]
+    place = f"Working folder: {loop.workspace.root}"
+    for text in ("Date: 2026-01-31, Saturday", place, "telegram", "42", "user: Ada", "age: 36", "Miso"):
         assert text in note
         assert text not in llm.requests[0].messages[0]["content"]
     direct(loop, "more")
-    assert "Miso" not in llm.requests[1].messages[-1]["content"]
+    assert [message["content"] for message in llm.requests[1].messages[-2:]] == [
+        f"{note.splitlines()[0]}\nChannel: -\nChat: -\nAbout this message: -",
+        "more",
+    ]
     assert llm.requests[1].messages[:3] == llm.requests[0].messages, "what was sent before stays as it was"
     stored = SessionManager(tmp_path / "sessions").load("s").records
     assert "telegram" in str([record.data for record in stored])
@@ -283,7 +306,7 @@ def test_execute_tool_goes_the_way_of_the_model(tmp_path):
     assert "UnknownTool" in results[4]
     assert asyncio.run(loop.execute_tool("whoami", {})) == "here"
     assert (where[0].tool, where[0].step) == ("whoami", 1)
-    with pytest.raises(ConfigError, match=r"args=.no. must be"):
+    with pytest.raises(ConfigError, match=r"arguments=.no. must be"):
         asyncio.run(loop.execute_tool("add", "no"))
 
 

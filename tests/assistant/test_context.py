@@ -132,8 +132,8 @@ def test_messages_are_built_and_grow(work):
     messages = builder.build_messages(history, "What is it?", [png()], channel="web", context="It is late.")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user"]
     assert messages[0]["content"] == builder.build_system_prompt()
-    assert messages[3]["content"] == [{"type": "text", "text": "What is it?"}, image_part(png(), name="x")]
-    assert "Channel: web\nIt is late." in messages[4]["content"]
+    assert "Channel: web\nAbout this message:\n  It is late." in messages[3]["content"]
+    assert messages[4]["content"] == [{"type": "text", "text": "What is it?"}, image_part(png(), name="x")]
     calls = [
         ToolCall("c1", "add", {"a": 1}),
         {"id": "c2", "type": "function", "function": {"name": "x", "arguments": "{}"}},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop import MissingExtraError, SkillsLoader
+from pure_agent_loop import ConfigError, MissingExtraError, SkillsLoader
 from pure_agent_loop.assistant.skills import read_skill
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
 from pure_agent_loop.toolbox import WorkspaceError
@@ -62,6 +63,17 @@ def head(text):
         ("a: [file] [options]", {"a": "[file] [options]"}),
         ("a: x\x7f\u2028y", {"a": "x\x7f\u2028y"}),
         ("a: |+\n  one\n\nb: x", {"a": "one\n\n", "b": "x"}),
+        ("a: {b: c, d: [e, {f: true}]}", {"a": {"b": "c", "d": ["e", {"f": True}]}}),
+        ("a: {\n  b: c,\n}\nd: e", {"a": {"b": "c"}, "d": "e"}),
+        (
+            "a:\n  - b: c\n    d:\n    - e\n  - f: |\n      g\n    h: i",
+            {"a": [{"b": "c", "d": ["e"]}, {"f": "g\n", "h": "i"}]},
+        ),
+        ("a:\n  b:\n    c:\n      - d # e\n# f\n      - g", {"a": {"b": {"c": ["d", "g"]}}}),
+        ("{a: b, c: d}", {"a": "b", "c": "d"}),
+        (" a: b\n c: d", {"a": "b", "c": "d"}),
+        ("a: &x [b]\nc: *x\nd: !!str 1", {"a": ["b"], "c": ["b"], "d": "1"}),
+        ("a:\tb\t# c\nd:\n  - 'e'\t\n", {"a": "b", "d": ["e"]}),
         ("# only a comment", {}),
     ],
 )
@@ -72,22 +84,22 @@ def test_the_part_of_yaml_that_heads_are_written_in(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "a: &x b",
         "a: *x",
         "a: !!python/object x",
-        "a: {b: c}",
+        "a: {b: !own c}",
         "a: 'open",
         'a: "open',
         "a: b\na: c",
+        "a: {b: c, b: d}",
         "no colon",
-        " a: b",
-        "a:\n  b:\n      c: d",
         "a: [x",
         r'a: "\q"',
         r'a: "\U99999999"',
         "a: " + "[" * 50_000,
+        "a: " + "{b: " * 30 + "c" + "}" * 30,
         "a: x\n<<: *a",
-        "a: &a [x]\nb: [*a, *a]",
+        "a: &a [*a]",
+        "a: &a [" + "x," * 99 + "]\n" + "\n".join(f"a{n}: &a [{'*a,' * 99}]" for n in range(9)),
         "- a",
         "? [a]\n: b",
     ],
@@ -95,6 +107,34 @@ def test_the_part_of_yaml_that_heads_are_written_in(text, expected):
 def test_everything_else_is_refused_by_line(text):
     with pytest.raises(FrontMatterError, match="line"):
         head(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        (
+            "b: !!python/object/apply:os.system ['touch x']",
+            ["line 4: this tag is not supported; quote the text."],
+        ),
+        ("b: [x", ["line 5: expected ',' or ']', but got '<stream end>'."]),
+        ("b:\n  c: d: e\nf: [g]", ["line 5: mapping values are not allowed here."]),
+        ("b: x\nb: y", ["line 5: 'b' occurs twice."]),
+    ],
+)
+def test_field_that_is_not_needed_is_left_out(text, left_out):
+    found = split_front_matter(f"---\na: 1\n# c\n{text}\nz: '2'\n---\nbody", ["a", "z"])
+    assert (found.fields["a"], found.fields["z"], found.body) == ("1", "2", "body")
+    assert found.left_out == left_out
+    with pytest.raises(FrontMatterError, match="line"):
+        split_front_matter(f"---\na: 1\n# c\n{text}\nz: '2'\n---\nbody", ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "text", ["a: x" + " " * 99_000 + "y", "a" + " " * 99_000 + "b", "a: b: c" + " " * 99_000 + "#"]
+)
+def test_work_grows_with_the_length_of_a_line(text):
+    with contextlib.suppress(FrontMatterError):
+        split_front_matter(f"---\n{text}\n---\nbody", [])
 
 
 def test_long_front_matter_is_rejected():
@@ -118,16 +158,23 @@ def test_missing_extra_is_a_problem_of_folders_that_are_not_named(tmp_path, monk
 
 
 def test_body_and_line_ends():
-    assert split_front_matter("\ufeff---\r\na: b\r\n---\r\n\r\nThe body.\r\n") == ({"a": "b"}, "The body.")
+    assert split_front_matter("\ufeff---\r\na: b\r\n---\r\n\r\nThe body.\r\n") == (
+        {"a": "b"},
+        "The body.",
+        [],
+    )
     for text in ("", "a: b", "---\na: b"):
         with pytest.raises(FrontMatterError):
             split_front_matter(text)
 
 
-@given(text=st.text(alphabet=st.sampled_from("ab:-'\"|>[]{}#&\\ \n\t,~u0") | st.characters(), max_size=120))
-def test_damaged_heads_are_read_or_refused(text):
+@given(
+    text=st.text(alphabet=st.sampled_from("ab:-'\"|>[]{}#&\\ \n\t,~u0") | st.characters(), max_size=120),
+    needed=st.none() | st.just(["a"]),
+)
+def test_damaged_heads_are_read_or_refused(text, needed):
     try:
-        fields, body = split_front_matter(f"---\n{text}\n---\nbody")
+        fields, body, _ = split_front_matter(f"---\n{text}\n---\nbody", needed)
     except FrontMatterError:
         return
     assert isinstance(fields, dict)
@@ -150,7 +197,8 @@ def test_a_damaged_skill_is_a_problem_and_no_failure(tmp_path_factory, data):
     (folder / "bad" / "SKILL.md").write_bytes(b"---\nname: bad\n" + data)
     found = loader(folder)
     assert "good" in [skill.name for skill in found.skills]
-    assert len(found.skills) + len(found.problems) == 2
+    unused = [problem for problem in found.problems if not problem.reason.startswith("Left out")]
+    assert len(found.skills) + len(unused) == 2
 
 
 @pytest.mark.parametrize(
@@ -182,6 +230,19 @@ def test_always_catalogue_and_fields(tmp_path):
     assert found.always() == [("style", "Be brief.")]
     style = found.get("style")
     assert (style.license, style.allowed_tools) == ("MIT", ("Read", "Bash"))
+
+
+def test_field_that_cannot_be_read_is_a_problem_and_the_skill_is_used(tmp_path):
+    put(tmp_path, "odd", "---\nname: odd\nlicense: [MIT]\nmetadata: !own x\ndescription: Odd.\n---\nBe odd.")
+    put(tmp_path, "bad", "---\nname: bad\ndescription: !own x\n---\nBe bad.")
+    found = loader(tmp_path)
+    assert [(skill.name, skill.description, skill.license) for skill in found.skills] == [("odd", "Odd.", "")]
+    reason = "this tag is not supported; quote the text."
+    assert [str(problem) for problem in found.problems] == [
+        f"{tmp_path / 'bad'}: line 3: {reason}",
+        f"{tmp_path / 'odd'}: Left out of the front matter: line 4: {reason}",
+    ]
+    assert found.load("odd") == "Be odd."
 
 
 def test_a_project_is_not_trusted_by_itself_and_given_folders_come_first(tmp_path, monkeypatch):
@@ -239,3 +300,8 @@ def test_a_skill_file_that_is_a_link_out_is_not_read(tmp_path):
     assert loader(tmp_path / "skills").skills == []
     with pytest.raises(WorkspaceError):
         read_skill(place)
+
+
+def test_bytes_are_no_folder():
+    with pytest.raises(ConfigError, match="a folder or a list of folders"):
+        SkillsLoader(b"skills")

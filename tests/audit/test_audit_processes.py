@@ -10,8 +10,8 @@ import threading
 
 import pytest
 from logs import KEY, call, files, fill, lines, make_log
-from processes import python, start
 
+from processes import python, start
 from pure_agent_loop.audit import history, verify
 from pure_agent_loop.audit.chain import ChainWriter, read_head
 from pure_agent_loop.kernel.observers import CallRecord

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logs import KEY, NASTY, call, files, fill, lines, make_log
-from processes import python
 
+from processes import python
 from pure_agent_loop import ConfigError
 from pure_agent_loop.audit import AuditError, AuditLog, default_redaction, history, verify
 from pure_agent_loop.kernel.observers import CallRecord

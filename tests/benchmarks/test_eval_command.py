@@ -1,4 +1,4 @@
-"""The command ``eval``, with everything real but the model."""
+"""The command ``python -m benchmarks.bfcl``, with everything real but the model."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from benchmarks.bfcl.command import plan
+from benchmarks.bfcl.command import add_arguments, plan, run
 from benchmarks.bfcl.package import ensure_package
 from benchmarks.bfcl.questions import GROUPS
 from eval_answers import Oracle
 from tests.cli.conftest import Pal
 from tests.cli.screens import Screen
+from tests.forked import ROOT
 
-import pure_agent_loop
 from pure_agent_loop import ConfigError, LLMError, OpenAIClient
-from pure_agent_loop.evaluation import add_arguments, run
 from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.testing import ScriptedServer, call, status, unauthorized
 
@@ -165,8 +162,8 @@ def test_no_access_ends_it_with_the_table_so_far(tmp_path, questions):
 
 INTERRUPTED = """
 import argparse, signal, sys
+from benchmarks.bfcl.command import add_arguments, run
 from pure_agent_loop import OpenAIClient
-from pure_agent_loop.evaluation import add_arguments, run
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
 parser = argparse.ArgumentParser()
 add_arguments(parser)
@@ -202,9 +199,17 @@ def test_ctrl_c_keeps_finished_results(tmp_path):
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 2
 
 
+class Bfcl(Pal):
+    """The command in an empty folder, with the clone in the path."""
+
+    command = (sys.executable, "-m", "benchmarks.bfcl")
+
+
 @pytest.fixture
 def pal(tmp_path):
-    return Pal(tmp_path)
+    pal = Bfcl(tmp_path)
+    pal.env["PYTHONPATH"] = str(ROOT)
+    return pal
 
 
 def test_all_questions_are_asked_only_after_a_yes(pal, package):
@@ -215,7 +220,7 @@ def test_all_questions_are_asked_only_after_a_yes(pal, package):
 def ask_all(pal, server, package):
     pal.use(server)
     pal.env["PAL_HOME"] = str(package.parent.parent)  # of the questions, which are fetched once
-    with Screen(pal, "eval") as screen:
+    with Screen(pal) as screen:
         screen.until(r"Start\? \[y/N\]")
         wanted = r"^1,240 questions \(standard\): about \d{3},000 input tokens, plus answers\.$"
         assert re.search(wanted, screen.text, re.M)
@@ -223,7 +228,7 @@ def ask_all(pal, server, package):
         assert screen.end() == 0
     assert not (pal.workspace / "eval.jsonl").exists()
     assert not server.requests
-    with Screen(pal, "eval", columns=40) as screen:
+    with Screen(pal, columns=40) as screen:
         screen.until(r"\[y/N\]")
         screen.type("y\n")
         screen.until(r"eval: [1-9]\d/1240 done")
@@ -241,13 +246,20 @@ def test_cost_is_printed_for_a_known_price(questions):
 
 def test_without_a_terminal_all_questions_need_a_word(pal, server):
     pal.use(server)
-    done = pal("eval")
+    done = pal()
     assert done.returncode == 2
     assert "Write --sets standard" in done.stderr
     assert "--yes" in done.stderr
     assert not server.requests
-    done = pal("eval", "cases.yaml", "--yes")
-    assert "--yes can be used only without FILE." in done.stderr
+
+
+def test_typed_options_win_over_variables(pal, server, package):
+    pal.use(server)
+    pal.env["PAL_HOME"] = str(package.parent.parent)
+    done = pal("--limit", "1", "--sets", "multiple", "--model", "m", "--max-tokens", "77", "--yes")
+    assert done.returncode == 0, done.stderr
+    options = server.requests[0].options
+    assert (options["model"], options["temperature"], options["max_tokens"]) == ("m", 0, 77)
 
 
 def test_a_set_that_is_none_is_refused_before_anything_is_made(tmp_path):
@@ -273,61 +285,6 @@ def test_wrong_options_are_usage_errors(words, capsys):
         parser.parse_args(words)
     assert stop.value.code == 2
     assert words[0] in capsys.readouterr().err
-
-
-def test_importing_the_command_loads_nothing_else():
-    code = (
-        "import argparse, pathlib, sys, pure_agent_loop; before = set(sys.modules);"
-        "import pure_agent_loop.evaluation; print(sorted(set(sys.modules) - before))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    ours = ["evaluation", "evaluation.command", "support", "support.lazy"]
-    assert done.stdout.strip() == str(["__future__", *(f"pure_agent_loop.{each}" for each in ours)])
-
-
-def test_no_other_command_loads_the_questions(tmp_path, monkeypatch):
-    monkeypatch.setenv("PAL_HOME", str(tmp_path))
-    code = (
-        "import sys; from pure_agent_loop.cli import main; main(['audit', 'list']);"
-        "print(sorted(name.rpartition('.')[2] for name in sys.modules if '.evaluation.' in name))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def eval_at(folder, **env):
-    """Run ``pal eval`` in a folder, without a model."""
-    words = [sys.executable, "-m", "pure_agent_loop", "eval", "--sets", "none", "--model", "m"]
-    words += ["--base-url", "http://127.0.0.1:9/v1"]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PAL_HOME": str(folder), **env},
-        check=False,
-    )
-    return done.returncode, done.stderr
-
-
-def test_outside_a_clone_it_says_where_the_questions_are(tmp_path):
-    installed = tmp_path / "lib" / "site-packages"
-    leave_out = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(pure_agent_loop.__file__).parent, installed / "pure_agent_loop", ignore=leave_out)
-    code, err = eval_at(tmp_path, PYTHONPATH=str(installed))
-    assert code == 2
-    assert "pip install -e CLONE" in err
-    assert str(tmp_path) in err
-
-
-def test_the_benchmarks_of_another_project_are_not_run(tmp_path):
-    for name in ("__init__.py", "bfcl/__init__.py", "bfcl/command.py"):
-        path = tmp_path / "benchmarks" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("raise SystemExit('run')\n")
-    code, err = eval_at(tmp_path)
-    assert code == 2
-    assert "Unknown set 'none'" in err
 
 
 # -- the package -----------------------------------------------------------------------------------

@@ -33,6 +33,11 @@ def idle(screen):
     screen.until(lambda screen: screen.text and not re.search(r" \d+ s\b", screen.text.splitlines()[-1]))
 
 
+def without_facts(messages):
+    """Return the messages of a request without those that hold facts, such as date and folder."""
+    return [message for message in messages if not str(message["content"]).startswith("[Context, ")]
+
+
 def said(request):
     """What the person said last, as the server got it."""
     body = request.body if hasattr(request, "body") else request

@@ -115,7 +115,9 @@ class Screen:
 
     def _read(self, seconds: float) -> int | None:
         """Show what comes; None at the end."""
-        if not select.select([self._ours], [], [], seconds)[0]:
+        waiting = select.poll()  # `select` refuses descriptors above 1023
+        waiting.register(self._ours, select.POLLIN)
+        if not waiting.poll(1000 * seconds):
             return 0
         try:
             piece = os.read(self._ours, 65536)

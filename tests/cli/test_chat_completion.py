@@ -25,6 +25,7 @@ def large(tmp_path):
         folder.mkdir(parents=True)
         for name in range(1_000):
             (folder / f"f{name:03}.txt").touch()
+            os.utime(folder / f"f{name:03}.txt", (1e9, 1e9))  # none is newer than another
     return tmp_path
 
 

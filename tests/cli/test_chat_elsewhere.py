@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.conversations import idle, leave
+from tests.cli.conversations import idle, leave, without_facts
 from tests.cli.screens import CTRL_C, ENTER
 
 from pure_agent_loop.sessions import JsonlStore
@@ -28,7 +28,8 @@ def test_session_open_in_two_terminals_is_announced_in_both(chat, pal, store):
     screen.until("answer two")
     screen.type("second" + ENTER)
     screen.until("answer three")
-    asked = [m["content"] for m in screen.server.requests[-1].body["messages"] if m["role"] == "user"]
+    messages = without_facts(screen.server.requests[-1].body["messages"])
+    asked = [message["content"] for message in messages if message["role"] == "user"]
     assert asked == ["first", "intruder", "second"]
     leave(screen)
     assert "pal sessions fork" not in pal("run", "-c", "later").stderr
@@ -49,7 +50,8 @@ def test_session_deleted_elsewhere_is_not_written_on(chat, pal, store):
     leave(screen)
     (new,) = store.list()
     assert new.id != info.id
-    asked = [m["content"] for m in screen.server.requests[-1].body["messages"] if m["role"] == "user"]
+    messages = without_facts(screen.server.requests[-1].body["messages"])
+    asked = [message["content"] for message in messages if message["role"] == "user"]
     assert asked == ["second"]
 
 

@@ -196,8 +196,10 @@ def test_text_without_a_command_is_a_question(words, expected):
     assert vars(parse(words)) == vars(parse(expected))
 
 
-def test_an_option_of_eval_sets_no_setting_of_the_same_name():
-    options = read_options(ModelOptions, parse(["eval", "--max-tokens", "5", "--thinking", "low"]))
+def test_an_option_of_a_command_sets_no_setting_of_the_same_name():
+    typed = parse(["eval", "cases.yaml", "--thinking", "low"])
+    typed.max_tokens, typed.typed_options = 5, typed.typed_options | {"max_tokens"}
+    options = read_options(ModelOptions, typed)
     settings = resolve(options, [], {})
     assert settings["thinking"].value == "low"
     assert (settings["limits.max_tokens"].value, settings["limits.max_tokens"].origin) == (None, "default")

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.cli.conversations import Held, idle, leave, said
+from tests.cli.conversations import Held, idle, leave, said, without_facts
 from tests.cli.screens import (
     ALT_ENTER,
     CTRL_B,
@@ -53,7 +53,7 @@ class TestTalking:
         screen.until("It is a fish.")
         screen.type("And what does it do?" + ENTER)
         screen.until("It swims.")
-        assert len(screen.server.requests[-1].body["messages"]) == 4
+        assert len(without_facts(screen.server.requests[-1].body["messages"])) == 4
         leave(screen)
 
     def test_a_tool_call_is_a_line_that_a_key_unfolds(self, chat, source):
@@ -500,7 +500,7 @@ class TestCommands:
         screen.until("Forked into a new session")
         screen.type("second" + ENTER)
         screen.until("Two.")
-        assert len(screen.server.requests[1].body["messages"]) == 4
+        assert len(without_facts(screen.server.requests[1].body["messages"])) == 4
         screen.type("/export out.md" + ENTER)
         screen.until("written:")
         assert "first" in (pal.workspace / "out.md").read_text()
@@ -508,7 +508,7 @@ class TestCommands:
         screen.until("New session. The last one: /resume 1")
         screen.type("third" + ENTER)
         screen.until("Three.")
-        assert len(screen.server.requests[2].body["messages"]) == 2
+        assert len(without_facts(screen.server.requests[2].body["messages"])) == 2
         leave(screen)
 
     def test_one_of_the_project_is_trusted_once(self, chat, pal):
@@ -597,7 +597,9 @@ class TestCommands:
         screen.until("Noted for this folder: the build is slow")
         screen.type("go" + ENTER)
         screen.until("Yes.")
-        assert "the build is slow" in screen.server.requests[0].body["messages"][0]["content"]
+        system, facts, _ = (message["content"] for message in screen.server.requests[0].body["messages"])
+        assert "the build is slow" in facts
+        assert "the build is slow" not in system
         leave(screen)
 
     def test_files_are_completed_without_ignored_ones(self, chat, pal, source):
@@ -695,10 +697,12 @@ class TestFences:
         screen.type("Greet politely in @src/greet.py" + ENTER)
         screen.until("❯ y")
         screen.type("s" + ENTER)
-        screen.until(lambda screen: screen.text.endswith("15 context"))
+        screen.until(lambda screen: screen.text.endswith("k context"))
         shown = screen.all[screen.all.index("/ commands") :].rstrip()
         shown = re.sub(r"\d+\.\d s, ", "", shown)  # a slow machine says how long a call took
-        assert shown in (ROOT / "docs" / "terminal.md").read_text()
+        # The length of the folder's name is part of the context.
+        page = re.sub(r"[\d.]+k context", "2.4k context", (ROOT / "docs" / "terminal.md").read_text())
+        assert re.sub(r"[\d.]+k context", "2.4k context", shown) in page
         leave(screen)
 
     def test_few_bytes_are_written_besides_the_text(self, chat):
@@ -786,7 +790,7 @@ class ListingServer(ScriptedServer):
     """Lists two models, and the context window of the one in use."""
 
     def _other(self, request, path):
-        listed = [{"id": "scripted", "context_length": 500}, {"id": "another"}]
+        listed = [{"id": "scripted", "context_length": 5_000}, {"id": "another"}]
         return {"data": listed} if request.method == "GET" and path.endswith("/models") else None
 
 
@@ -811,7 +815,7 @@ WORDS = {
         "edited": "✓ Edited src/a.py +1 -1",
         "context": r"% context · \$0\.\d\d",
         "models": "Other models on this server (/model NAME uses one):",
-        "sizes": "System Answers Free of 500(",
+        "sizes": "System Answers Free of 5.0k(",
         "cost": "Sent Received Cost Time",
         "note": "Noted for this folder: be brief",
         "undo": "Undo will revert src/a.py. Type /undo yes to confirm.",
@@ -829,7 +833,7 @@ WORDS = {
         "edited": "✓ 已编辑 src/a.py +1 -1",
         "context": r"上下文 *\d+% · \$0\.\d\d",
         "models": "此服务器的其他模型（用 /model 名称 换用）：",
-        "sizes": "系统提示 答案 空闲 500中已用",
+        "sizes": "系统提示 答案 空闲 5.0k中已用",
         "cost": "发送 接收 费用 时间",
         "note": "已为此文件夹记下：be brief",
         "undo": "撤销将还原 src/a.py。输入 /undo yes 确认。",

@@ -267,7 +267,6 @@ def test_a_typed_key_is_not_shown_kept_apart_and_sent_to_its_server_only(pal):
                 ("to leave:", "2"),
                 ("URL, or Enter to leave:", "https://models.example:port/v1"),
                 ("(?s)is not a server URL.*to leave:", server.base_url),
-                ("Model:", "big"),
                 ("Key .not shown; sent only to http", "sk-canary-of-mine"),
             ):
                 screen.until(question)
@@ -290,7 +289,6 @@ def test_a_text_that_cannot_be_a_key_keeps_nothing(pal):
         for question, typed in (
             ("to leave:", "2"),
             ("URL, or Enter", "2"),
-            ("Model", ""),
             ("Key .not", 'a "key"'),
         ):
             screen.until(question)

@@ -187,7 +187,7 @@ class TestWhatCannotBe:
             ("[limits]\nmax_turn = 3", "unknown setting 'limits.max_turn'. Did you mean limits.max_turns?"),
             ("[profiles.x]\ntols = 'x'", "unknown setting 'profiles.x.tols'. Did you mean tools?"),
             ("model = 3", "model = 3: must be text in quotes."),
-            ("thinking = 'hihg'", "use one of: off, low, medium, high. Did you mean high?"),
+            ("thinking = 'hihg'", "use one of: off, none, low, medium, high. Did you mean high?"),
             ("temperature = 9", "'9' is not a number from 0 to 2"),
             ("network = 'yes'", "must be true or false"),
             ("tools = true", "must be text"),

@@ -1,13 +1,16 @@
-"""``--explain``: the first request on standard output, and nothing sent."""
+"""``--explain``: the first request, and nothing sent; ``--explain-run``: a recorded run."""
 
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+import pure_agent_loop
 from pure_agent_loop.llm.http_client import encode_body
-from pure_agent_loop.testing import ScriptedServer
+from pure_agent_loop.testing import ScriptedServer, call, status
 
 
 @pytest.mark.parametrize("words", [[], ["--tool-mode", "json", "--mode", "single"], ["--tool-mode", "text"]])
@@ -52,3 +55,91 @@ def test_a_stream_has_one_line(pal):
 def test_a_request_that_cannot_be_sent_gives_2(pal):
     done = pal("run", "--explain", "--base-url", "nonsense", "hi")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_requests_begin_alike_in_each_place_and_tell_the_place_before_the_task(pal, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    with ScriptedServer(["One.", "Two.", "Three."]) as server:
+        pal.use(server)
+        pal("run", "--session", "s", "first")
+        pal("run", "--session", "s", "--permission-mode", "auto", "second")
+        pal("run", "--workspace", str(other), "third")
+    first, second, third = (request.body for request in server.requests)
+    assert {json.dumps([body["messages"][0], body["tools"]]) for body in (first, second, third)} == {
+        json.dumps([first["messages"][0], first["tools"]])
+    }
+    _, facts, task = (message["content"] for message in first["messages"])
+    assert task == "first"
+    assert f"Working folder: {pal.workspace}\n" in facts
+    assert second["messages"][:3] == first["messages"]
+    changed, task = (message["content"] for message in second["messages"][-2:])
+    assert task == "second"
+    assert [line.partition(":")[0] for line in changed.splitlines()[1:]] == ["Rights"]
+    assert f"Working folder: {other}\n" in third["messages"][1]["content"]
+    assert "Working folder" not in pal("sessions", "show", "s").stdout + pal("sessions", "export", "s").stdout
+
+
+# -- --explain-run: a recorded run in the order of the loop ------------------------------------------------
+
+PACKAGE = Path(pure_agent_loop.__file__).parent
+NUMBERED = re.compile(r"([\w/]+\.py):(\d+)  (.+)")
+
+
+@pytest.fixture
+def trip(pal) -> None:
+    """Record a session of two tasks and three steps."""
+    (pal.workspace / "a.txt").write_text("\x1b[2Jred")
+    with ScriptedServer([status(503), call("read_file", path="a.txt"), "It is red.", "Bye."]) as server:
+        pal.use(server)
+        assert pal("run", "--session", "trip", "what is in a.txt?").returncode == 0
+        assert pal("run", "--session", "trip", "and now?").returncode == 0
+
+
+def test_each_value_has_the_line_that_made_it(pal, trip):
+    done = pal("run", "--explain-run", "trip", PAL_BASE_URL="http://127.0.0.1:9")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    numbered = [match.groups() for match in map(NUMBERED.search, done.stdout.splitlines()) if match]
+    for file, line, source in numbered:
+        assert (PACKAGE / file).read_text().splitlines()[int(line) - 1].strip() == source
+    loop = [source for file, _, source in numbered if file == "kernel/loop.py"]
+    order = ["kit.journal.checkpoint(state)", "response = await respond(step)", "await run_calls(step)"]
+    assert [source for source in loop if source in order][:3] == order
+    values = json.loads(pal("run", "--explain-run", "trip", "--output-format", "json").stdout)["values"]
+    makers = {value["name"]: value["lines"][-1].partition(":")[0] for value in values}
+    assert makers["thought"] == makers["1:model"] == "kernel/model_call.py"
+    assert makers["observation"] == "kernel/results.py"
+    assert makers["1:tool:call_1"] == "kernel/calls.py"
+    ends = [value for value in values if value["name"] == "step_end"]
+    assert [(end["run"], end["step"]) for end in ends] == [(1, 1), (1, 2), (2, 3)]
+
+
+def test_a_number_chooses_a_step_in_either_language(pal, trip):
+    done = pal("run", "--explain-run", "trip", "3", "--language", "zh")
+    assert done.stdout.startswith("\u7b2c 3 \u6b65")
+    assert '"and now?"' in done.stdout
+    assert "It is red." not in done.stdout
+    line = pal("--explain-run", "trip", "3", "--output-format", "stream-json").stdout
+    assert json.loads(line)["type"] == "walk"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [(["nope"], "no session 'nope'"), (["trip", "4"], "1 to 3"), (["trip", "--model", "m"], "--model")],
+)
+def test_unknown_session_or_step_exits_with_2(pal, trip, words, named):
+    done = pal("run", "--explain-run", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert named in done.stderr
+
+
+def test_a_changed_record_is_explained_up_to_the_difference(pal, trip):
+    path = Path(pal.env["PAL_HOME"]) / "sessions" / "trip.jsonl"
+    lines = path.read_text().splitlines()
+    (number,) = (n for n, line in enumerate(lines) if '"value": {"content": "It is red."' in line)
+    lines[number] = lines[number].replace("red", "blue").partition(',"crc":')[0] + "}"
+    path.write_text("\n".join(lines) + "\n")
+    done = pal("run", "--explain-run", "trip")
+    assert (done.returncode, done.stdout.count("\nstep ")) == (1, 1)
+    assert "run 1, step 2: message 5 differs" in done.stderr

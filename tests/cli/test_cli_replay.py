@@ -49,7 +49,7 @@ def test_a_difference_is_shown(pal, trip):
     change(trip, '"value": {"content": "It is red."', '"value": {"content": "It is blue."')
     done = pal("replay", "--file", str(trip))
     assert done.returncode == 1
-    assert done.stdout.startswith("run 1, step 2: message 4 differs\n")
+    assert done.stdout.startswith("run 1, step 2: message 5 differs\n")
     assert '-  "content": "It is red."' in done.stdout
     assert '+  "content": "It is blue."' in done.stdout
     shown = json.loads(pal("replay", "trip", "--json").stdout)

@@ -75,6 +75,7 @@ class TestConversation:
         spoken = [
             each["content"] for each in server.requests[-1].messages if each["role"] in ("user", "assistant")
         ]
+        assert spoken.pop(0).startswith("[Context")  # the facts
         assert spoken == ["I am Ada.", "Hello Ada.", "Who am I?", "I will look."]
 
     def test_an_answer_comes_before_the_next_question_is_asked(self, pal):
@@ -223,7 +224,13 @@ class TestPaper:
         assert self.complete("pal", "sessions", "re") == ["repair"]
         assert self.complete("pal", "sessions", "export", "--fo") == ["--format"]
         assert self.complete("pal", "sessions", "export", "--format", "") == ["markdown", "html", "jsonl"]
-        assert self.complete("pal", "run", "a task", "--thinking", "") == ["off", "low", "medium", "high"]
+        assert self.complete("pal", "run", "a task", "--thinking", "") == [
+            "off",
+            "none",
+            "low",
+            "medium",
+            "high",
+        ]
         assert self.complete("pal", "run", "--model", "") == []
 
     @pytest.mark.parametrize("shell", SHELLS)

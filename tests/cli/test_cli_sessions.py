@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from tests.cli.conversations import without_facts
 from tests.helpers import unframed
 
 from pure_agent_loop.cli.commands.sessions import _age
@@ -38,7 +39,7 @@ def run(pal, script, *words, **more):
 
 
 def said(server):
-    return [(m["role"], unframed(m["content"])) for m in server.requests[-1].messages]
+    return [(m["role"], unframed(m["content"])) for m in without_facts(server.requests[-1].messages)]
 
 
 @pytest.fixture

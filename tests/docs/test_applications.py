@@ -15,6 +15,7 @@ import pytest
 from pure_agent_loop.testing import ScriptedServer
 from tests import forked
 from tests.docs.example_scripts import EXAMPLES, SCRIPTS
+from tests.processes import running
 from tests.server.browser import chromium
 from tests.serving import free_port
 
@@ -145,15 +146,12 @@ def test_worker_example_fires_due_schedules_and_ends_cleanly(tmp_path):
     with ScriptedServer(["Found: nothing."]) as model:
         env = {**environment(tmp_path, model.base_url), "PAL_DATABASE": f"sqlite:///{tmp_path}/care.sqlite"}
         command = [sys.executable, str(EXAMPLES / "code_care" / "care.py"), "work"]
-        with forked.Popen(command, cwd=tmp_path, env=env) as worker:
-            try:
-                while "nightly" not in pal(tmp_path, env, "schedule", "list", "--json"):
-                    assert worker.poll() is None
-                pal(tmp_path, env, "schedule", "run", "nightly")
-                while '"delivered"' not in pal(tmp_path, env, "schedule", "show", "nightly", "--json"):
-                    assert worker.poll() is None
-                worker.send_signal(signal.SIGTERM)
-                assert worker.wait(60) == 0
-            finally:
-                worker.kill()
+        with running(command, forked.Popen, cwd=tmp_path, env=env) as worker:
+            while "nightly" not in pal(tmp_path, env, "schedule", "list", "--json"):
+                assert worker.poll() is None
+            pal(tmp_path, env, "schedule", "run", "nightly")
+            while '"delivered"' not in pal(tmp_path, env, "schedule", "show", "nightly", "--json"):
+                assert worker.poll() is None
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(60) == 0
     assert "Found: nothing." in (tmp_path / "report.md").read_text()

@@ -104,6 +104,22 @@ def test_a_block_of_the_documentation_runs(code, tmp_path, request, monkeypatch)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_first_program_without_a_key_prints_three_ways(name, tmp_path):
+    code = BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))[0]
+    keyless = {name: each for name, each in os.environ.items() if not name.startswith(("OPENAI_", "PAL_"))}
+    env = {**keyless, "HOME": str(tmp_path), "PAL_HOME": str(tmp_path / "home")}
+    done = forked.run([sys.executable, "-c", code], env=env, cwd=tmp_path, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.findall(
+        r"^  (\d)\. (Set OPENAI_API_KEY|Start a local|Download|Install)", done.stdout, re.M
+    ) == [
+        ("1", "Set OPENAI_API_KEY"),
+        ("2", "Start a local"),
+        ("3", "Download"),
+    ]
+
+
 def test_recorded_block_is_replayed(tmp_path):
     code = "from pure_agent_loop import Agent\nAgent(model='m').run('hi', session_id='seen')"
     assert run_python(code, tmp_path).returncode == 0

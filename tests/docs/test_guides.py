@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import sqlite3
 import sys
 from collections import Counter
@@ -20,6 +19,7 @@ from pure_agent_loop import Agent, SessionManager
 from pure_agent_loop.testing import ScriptedLLM, call
 from tests import forked
 from tests.helpers import tool_texts
+from tests.processes import running
 from tests.serving import free_port
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
@@ -132,19 +132,16 @@ def served(folder):
     """Serve the module web in a folder; yields a client and its process."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "--no-access-log", "--port", str(port), "web:app"]
-    with forked.Popen(command, cwd=folder, stderr=-1, text=True) as process:
-        try:
-            lines = []
-            for line in process.stderr:
-                lines.append(line)
-                if "Uvicorn running" in line:
-                    break
-            else:
-                pytest.fail("".join(lines))
-            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as page:
-                yield page, process
-        finally:
-            process.send_signal(signal.SIGKILL)
+    with running(command, forked.Popen, cwd=folder, stderr=-1, text=True) as process:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "Uvicorn running" in line:
+                break
+        else:
+            pytest.fail("".join(lines))
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as page:
+            yield page, process
 
 
 def at_once(*requests):
@@ -222,27 +219,22 @@ def test_people_at_once_get_no_error_from_the_durable_program_of_the_guide(tmp_p
     (tmp_path / "web.py").write_text(program + BOOK + DURABLE)
     work = [sys.executable, "-m", "pure_agent_loop", "worker", "--agents", "web:agents"]
     work += ["--database", "sqlite:///work.sqlite"]
-    with forked.Popen(work, cwd=tmp_path, stderr=-1, text=True) as worker:
+    with running(work, forked.Popen, cwd=tmp_path, stderr=-1, text=True) as worker:
         assert any("started" in line for line in worker.stderr)
         Thread(target=worker.stderr.read, daemon=True).start()
-        try:
-            with served(tmp_path) as (page, _), served(tmp_path) as (other, _):
-                codes = Counter()
-                cases = [str(number) for number in range(0, 12, 2)]
-                clicks = [partial(begin, client, case) for client in (page, other) for case in cases]
-                codes.update(each.status_code for each in at_once(*clicks))
-                while len(asked := page.get("/questions").json()) < 12:
-                    assert worker.poll() is None
-                people = [(page, ANN), (other, BOB)]
-                answers = [
-                    partial(answer, *person, each["case"], each["call"])
-                    for each in asked
-                    for person in people
-                ]
-                codes.update(each.status_code for each in at_once(*answers))
-                while any(other.get(f"/cases/{case}").json()["state"] != "completed" for case in cases):
-                    assert worker.poll() is None
-        finally:
-            worker.kill()
+        with served(tmp_path) as (page, _), served(tmp_path) as (other, _):
+            codes = Counter()
+            cases = [str(number) for number in range(0, 12, 2)]
+            clicks = [partial(begin, client, case) for client in (page, other) for case in cases]
+            codes.update(each.status_code for each in at_once(*clicks))
+            while len(asked := page.get("/questions").json()) < 12:
+                assert worker.poll() is None
+            people = [(page, ANN), (other, BOB)]
+            answers = [
+                partial(answer, *person, each["case"], each["call"]) for each in asked for person in people
+            ]
+            codes.update(each.status_code for each in at_once(*answers))
+            while any(other.get(f"/cases/{case}").json()["state"] != "completed" for case in cases):
+                assert worker.poll() is None
     assert codes == {200: 24, 409: 12}
     assert refunded(tmp_path) == Counter(map(str, range(12)))

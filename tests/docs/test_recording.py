@@ -156,7 +156,7 @@ def test_a_conversation_at_the_terminal_looks_as_in_the_picture(tmp_path):
         with Screen(pal, columns=COLUMNS, rows=30) as screen:
             screen.until("/ commands")
             screen.type("Why is a 10 % discount wrong?" + ENTER)
-            screen.until(r"Edit pricing.py(?s:.*)n  No  3\n.*\n─+\n>.*\n─+\nask .*\d context")
+            screen.until(r"Edit pricing.py(?s:.*)n  No  3\n.*\n─+\n>.*\n─+\nask .*\dk? context")
             drawn = picture(screen.cells, "A command, its result, and a question before an edit", {}, 1)
             screen.type("y" + ENTER)
             screen.until("Mended")

@@ -39,6 +39,7 @@ PUBLIC = [  # modules whose names are an interface
         "toolsets",
         "events",
         "sessions",
+        "ray",
         "audit",
         "snapshots",
         "compaction",
@@ -46,7 +47,7 @@ PUBLIC = [  # modules whose names are an interface
         "subagents",
         "durable",
     ),
-    *("server", "otel", "mcp", "evaluation", "doctor", "testing"),
+    *("server", "otel", "mcp", "evaluation", "doctor", "restate", "testing"),
     *("assistant", "prompts"),
 ]
 

@@ -35,3 +35,17 @@ def until():
         return found
 
     return wait
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    """Where the runs of a test are kept."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres").url
+    return f"sqlite:///{tmp_path / 'd.sqlite'}"
+
+
+@pytest.fixture
+def name(request):
+    """Of the agent and the session: all tests share the database of PostgreSQL."""
+    return request.node.name.translate(str.maketrans("[]-", "___"))[-60:]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from pathlib import Path
 
-from pure_agent_loop import Agent, tool
+from pure_agent_loop import Agent, LoopLimits, Price, tool
 from pure_agent_loop.llm.openai_client import OpenAIClient
 
+LIMITS = LoopLimits(max_cost_per_day_by={"tenant": 0.2}, prices={"*": Price(10_000, 10_000)})
 MARKS, GATE = "PAL_TEST_MARKS", "PAL_TEST_GATE"
 
 
@@ -37,6 +39,14 @@ def wait(n: int) -> str:
     return f"{n} has waited"
 
 
+@tool
+def freeze(n: int) -> str:
+    """Wait for ever in C, with the interpreter's lock: no other thread of the process can run."""
+    mark(f"start {n}")
+    ctypes.PyDLL(None).pause()
+    return "awake"
+
+
 @tool(external=True)
 def far(n: int) -> str:
     """Done by somebody else."""
@@ -56,15 +66,16 @@ def threading_lock() -> object:
 
 
 def agents() -> dict[str, Agent]:
-    """Three agents; one has another model, one asks before it acts."""
+    """Four agents: one has another model, one a limit of cost, one asks before it acts."""
     url = os.environ["PAL_TEST_SERVER"]
 
     def client(model: str) -> OpenAIClient:
         return OpenAIClient(model, api_key="k", base_url=url)
 
-    tools = [put, wait, odd, far]
+    tools = [put, wait, odd, far, freeze]
     return {
         "worker": Agent(llm=client("scripted"), tools=tools),
         "other": Agent(llm=client("another"), tools=tools),
+        "limited": Agent(llm=client("scripted"), tools=tools, limits=LIMITS),
         "careful": Agent(llm=client("scripted"), tools=tools, permission_mode="ask"),
     }

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from tests import forked
 from pure_agent_loop.cli import main
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.llm.messages import text_of
+from pure_agent_loop.sessions import Record
 from pure_agent_loop.testing import ScriptedServer, call
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +29,8 @@ PATIENCE = 60.0
 
 def next_answer(request: Any) -> Any:
     """The task says what is done: ``put 1, put 2`` calls twice, one after the other, and is done."""
-    texts = [each for each in request.messages if each["role"] == "user"]
-    words = text_of(texts[0]["content"]).split(", ")
+    texts = [text_of(each["content"]) for each in request.messages if each["role"] == "user"]
+    words = next(text for text in texts if not text.startswith("[Context")).split(", ")  # not the facts
     if words == ["beat"]:
         return "HEARTBEAT_OK"
     done = sum(1 for each in request.messages if each.get("tool_calls"))
@@ -147,3 +149,9 @@ class Fleet:
         done = self.pal(*words, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+
+def older(line: bytes, seconds: float) -> bytes:
+    """The line of a record, as it would be if it had been written some seconds earlier."""
+    record = Record.from_line(line)
+    return replace(record, time=record.time - seconds).to_line().rstrip(b"\n")

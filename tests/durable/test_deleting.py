@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
-from tests.durable.fleet import PATIENCE, Fleet
+from tests.durable.fleet import PATIENCE, Fleet, older
 
-from pure_agent_loop import ConfigError
+from pure_agent_loop import Agent, ConfigError, Tool
 from pure_agent_loop.durable import DurableError, Engine
 from pure_agent_loop.sessions.stores.postgres_pool import import_psycopg
+from pure_agent_loop.testing import ScriptedLLM, call
 
 MARK = "730045112"  # in the task, the arguments, the results, the events
 SECRET = "whisper-9f1c"  # in what came with the task, and with an answer
@@ -124,15 +126,48 @@ def test_old_sessions_are_pruned_with_their_runs(shared):
     assert {run.run_id for run in shared.engine.tasks()} == {new.run_id, waits.run_id, "stray"}
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_ended_runs_without_a_session_are_deleted(kind, request, tmp_path):
+    url = request.getfixturevalue("postgres").new_database() if kind == "postgres" else ""
+    model = ScriptedLLM(lambda messages, *_: call("pay") if messages[-1]["content"] == "Pay." else "Done.")
+    agents = {
+        "plain": Agent(llm=model),
+        "asks": Agent(
+            llm=model, tools=[Tool(None, name="pay", description="Pay.", parameters={}, external=True)]
+        ),
+    }
+    with Engine(url or f"sqlite:///{tmp_path / 'd.sqlite'}", agents=agents) as engine:
+        done, kept = (engine.submit("plain", "Go.") for _ in range(2))
+        waits = engine.submit("asks", "Pay.")
+        assert [run.result(PATIENCE).status for run in (done, kept, waits)] == [
+            *["completed"] * 2,
+            "waiting_tool",
+        ]
+        cancelled = engine.submit("asks", "Pay.", session_id=waits.run_id)
+        cancelled.cancel()
+        for run in (done, waits):
+            engine.sessions.delete(run.run_id)
+        with engine.deletion() as deletion:
+            assert deletion.delete_stray(time.time() - 3600) == []
+            assert set(deletion.delete_stray(time.time() + 60)) == {done.run_id, cancelled.run_id}
+        assert {run.run_id for run in engine.tasks()} == {kept.run_id, waits.run_id}
+
+
 def _make_old(fleet, session_id):
     age = 100 * 86_400
     if fleet.database.startswith("postgresql"):
         with closing(import_psycopg().connect(fleet.database, autocommit=True)) as connection:
-            change = "UPDATE pure_agent_loop.records SET time = time - %s WHERE session = %s"
-            connection.execute(change, (age, session_id))
+            table = "pure_agent_loop.records"
+            found = f"SELECT number, line FROM {table} WHERE session = %s"
+            for number, line in connection.execute(found, (session_id,)).fetchall():
+                change = f"UPDATE {table} SET time = time - %s, line = %s WHERE session = %s AND number = %s"
+                old = older(line.encode(), age).decode()
+                connection.execute(change, (age, old, session_id, number))
         return
     with closing(sqlite3.connect(fleet.folder / "d.sqlite")) as connection, connection:
-        connection.execute("UPDATE records SET time = time - ? WHERE session = ?", (age, session_id))
+        connection.create_function("older", 2, older)
+        change = "UPDATE records SET time = time - ?, line = older(line, ?) WHERE session = ?"
+        connection.execute(change, (age, age, session_id))
 
 
 def test_a_client_that_does_not_work_may_delete(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import sqlite3
@@ -16,7 +17,7 @@ import pytest
 
 from pure_agent_loop import Agent, ConfigError, Event, MissingExtraError
 from pure_agent_loop.durable import DurableError, Engine, Rate
-from pure_agent_loop.durable.database import Database, EventWriter
+from pure_agent_loop.durable.database import Database, EventClock, EventWriter
 from pure_agent_loop.testing import ScriptedLLM
 
 EMBEDDED = """
@@ -199,7 +200,26 @@ def test_a_closed_engine_has_no_connection_left(postgres, until):
         until(lambda: not others())
 
 
-def test_one_who_may_make_nothing_does_not_keep_others_waiting(postgres):
+def test_engine_works_again_in_the_same_event_loop(tmp_path):
+    engine = Engine(f"sqlite:///{tmp_path}/d.sqlite", agents={"greeter": Agent(llm=ScriptedLLM(["Hi."] * 2))})
+
+    async def work():
+        ready = asyncio.Event()
+        working = asyncio.create_task(engine.work(lambda _: ready.set()))
+        await ready.wait()
+        info = await asyncio.to_thread(engine.submit("greeter", "Greet.").result, 60)
+        engine.stop()
+        await working
+        return info.status, info.error
+
+    async def main():
+        return [await work(), await work()]
+
+    with contextlib.closing(engine):
+        assert asyncio.run(asyncio.wait_for(main(), 120)) == [("completed", "")] * 2
+
+
+def test_engine_without_database_rights_does_not_block_others(postgres):
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE no_rights")
         connection.execute("CREATE ROLE weak LOGIN")
@@ -212,23 +232,28 @@ def test_one_who_may_make_nothing_does_not_keep_others_waiting(postgres):
     assert caught.value.__cause__ is not None  # which holds what was there when it was raised
 
 
-def test_an_event_that_comes_while_others_are_written_is_written_too(tmp_path):
+def test_events_of_all_runs_share_a_commit_and_one_that_comes_meanwhile_is_written_too(tmp_path):
     written, begun, go_on = [], asyncio.Event(), asyncio.Event()
 
-    async def in_thread(work, batch, first):
-        written.extend(batch)
-        if first == 0:
+    async def in_thread(work, rows, whole):
+        written.append([(row[0], json.loads(row[5])["data"]["message"]) for row in rows])
+        if len(written) == 1:
             begun.set()
             await go_on.wait()
+        assert whole == []
 
     async def main():
-        writer = EventWriter(Database(f"sqlite:///{tmp_path / 'd.sqlite'}"), "run", "attempt", in_thread)
-        writer.add(Event.notice(1, "first", synthetic=True))
+        database = Database(f"sqlite:///{tmp_path / 'd.sqlite'}")
+        clock = EventClock(database, in_thread)
+        writers = [EventWriter(clock, run, "attempt") for run in ("a", "b")]
+        for writer in writers:
+            writer.add(Event.notice(1, "first", synthetic=True))
         await begun.wait()
-        writer.add(Event.notice(1, "second", synthetic=True))
+        writers[0].add(Event.notice(1, "second", synthetic=True))
         go_on.set()
         while len(written) < 2:
             await asyncio.sleep(0)
+        await writers[0].close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
-    assert [each.content for each in written] == ["first", "second"]
+    assert written == [[("a", "first"), ("b", "first")], [("a", "second")]]

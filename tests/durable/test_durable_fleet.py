@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.benchmark_runs import run_benchmark
 from tests.postgres_server import PostgresServer
 from tests.serving import free_port
 
@@ -28,17 +27,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are for
 
 
 def run_fleet(*words: str) -> dict[str, Any]:
-    source = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    command = [sys.executable, "-m", "benchmarks.fleet", "--workers", "2", "--runs", "8", "--no-fsync"]
-    done = subprocess.run(
-        [*command, "--concurrency", "1", *words],
-        env={**os.environ, "PYTHONPATH": source},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    sizes = ["--workers", "2", "--runs", "8", "--no-fsync", "--concurrency", "1"]
+    done = run_benchmark("fleet", *sizes, *words)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     print(found)
@@ -62,7 +52,7 @@ def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp
     with PostgresServer() as server, PostgresStore(server.url, patience=0.1) as store:
         queue, agent = RunQueue(Database(server.url)), Agent(llm=ScriptedLLM(["Done."]))
         assert not store.exists("s")  # it has answered once
-        assert queue.dbos_client
+        assert queue.carrier
         queue.database.transaction(lambda change: queue.runs.add(change, "r", "a", "s", 0.0))
         server.stop(immediate=True)
 

@@ -29,9 +29,14 @@ def shared(server, tmp_path):
         yield fleet
 
 
-def test_the_runs_of_a_killed_and_of_a_frozen_worker_go_on_elsewhere(shared, until):
+def two_workers(shared):
+    """Two workers that are ready, by name."""
     starting = [shared.begin("--lease", "2"), shared.begin("--lease", "2")]
-    workers = {name_of(shared.ready(each)): each for each in starting}
+    return {name_of(shared.ready(each)): each for each in starting}
+
+
+def test_the_runs_of_a_killed_and_of_a_frozen_worker_go_on_elsewhere(shared, until):
+    workers = two_workers(shared)
     frozen_run = shared.engine.submit("worker", "wait 1, put 2")
     until(lambda: "start 1" in shared.marks())
     sleeper = workers[frozen_run.info().worker]
@@ -44,7 +49,7 @@ def test_the_runs_of_a_killed_and_of_a_frozen_worker_go_on_elsewhere(shared, unt
     shared.gate.touch()
     until(lambda: "end 1" in shared.marks())  # the tool of the one that was woken ends too late
 
-    other = next(each for each in starting if each is not sleeper)
+    other = next(each for each in workers.values() if each is not sleeper)
     shared.end(other, signal.SIGKILL)
     after = shared.engine.submit("worker", "put 3")
     assert after.result(60).content == "Did 1."
@@ -52,6 +57,30 @@ def test_the_runs_of_a_killed_and_of_a_frozen_worker_go_on_elsewhere(shared, unt
     assert PostgresStore(shared.database).read(frozen_run.run_id).records == records
     assert "1 has waited" not in json.dumps([each.data for each in records])
     assert frozen_run.info().content == "Did 2."
+
+
+def test_runs_of_a_worker_whose_interpreter_hangs_are_taken_over(shared, until):
+    workers = two_workers(shared)
+    run = shared.engine.submit("worker", "freeze 1, put 2")
+    until(lambda: "start 1" in shared.marks())
+    hanging = workers[run.info().worker]
+    assert run.result(60).content == "Did 2."
+    assert workers[run.info().worker] is not hanging
+    assert shared.marks() == ["start 1", "start 2", "end 2"]  # the hanging call is not made again
+
+
+def test_cost_of_a_tenant_is_limited_over_all_workers(shared):
+    def run(tenant):
+        return shared.engine.submit("limited", "put 1", metadata={"tenant": tenant}).result(60)
+
+    shared.start()
+    assert run("a").status == "completed"
+    shared.end(shared.workers[0], signal.SIGKILL)
+    shared.start()  # it has made no request yet
+    refused = run("a")
+    assert (refused.status, refused.stop_reason, refused.tokens) == ("failed", "budget", 0)
+    assert "limits.max_cost_per_day_by['tenant'] is reached" in refused.error
+    assert run("b").status == "completed"
 
 
 def test_the_runs_of_a_killed_worker_are_taken_over(shared, until):

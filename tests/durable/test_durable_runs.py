@@ -7,15 +7,16 @@ import json
 
 import pytest
 
-from pure_agent_loop import ConfigError, Permission, SessionManager
+from pure_agent_loop import Agent, ConfigError, Permission, SessionManager
 from pure_agent_loop.durable import DurableError, Engine, RunExistsError
 from pure_agent_loop.events import EventType
+from pure_agent_loop.testing import ScriptedLLM
 
 
 def test_worker_first_prints_its_identity(working):
     said = "".join(working.first_lines)
     assert f"database {working.database}" in said
-    assert "agents worker (scripted), other (another), careful (scripted)" in said
+    assert "agents worker (scripted), other (another), limited (scripted), careful (scripted)" in said
     assert "queues model another, model scripted" in said
     assert "worker " in working.first_lines[0]
 
@@ -155,7 +156,7 @@ def test_a_run_that_fails_says_why(working):
 
 
 def test_unknown_agent_is_rejected_with_the_known_names(working):
-    with pytest.raises(ConfigError, match="Known agents: careful, other, worker"):
+    with pytest.raises(ConfigError, match="Known agents: careful, limited, other, worker"):
         working.engine.submit("nobody", "put 1")
     with pytest.raises(ConfigError, match="task must be a non-blank text"):
         working.engine.submit("worker", " ")
@@ -183,6 +184,12 @@ def test_the_command_line_does_it_all(working):
     assert json.loads(lines[0])["type"] == "loop_start"
     late = working.pal("cancel", "typed")
     assert (late.returncode, "completed" in late.stderr) == (1, True)
+
+
+def test_sessions_of_an_agent_are_refused_with_the_fix(tmp_path):
+    agent = Agent(llm=ScriptedLLM([]), sessions=tmp_path)
+    with pytest.raises(ConfigError, match=r"agents\['a'\] has sessions=.*agent\.clone\(sessions=None\)"):
+        Engine(f"sqlite:///{tmp_path}/d.sqlite", agents={"a": agent})
 
 
 def test_an_engine_without_agents_does_not_work(working):

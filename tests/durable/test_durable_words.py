@@ -164,7 +164,7 @@ def test_agents_that_cannot_be_had(fleet, agents, words):
 def test_a_schedule_without_its_agent_is_refused_with_the_names_there_are(working):
     done = working.pal("schedule", "add", "nobodys", "--every", "1d", "--prompt", "put 68")
     assert done.returncode == 2
-    assert "Unknown agent 'default'. Known agents: careful, other, worker." in done.stderr
+    assert "Unknown agent 'default'. Known agents: careful, limited, other, worker." in done.stderr
 
 
 def test_without_agents_there_is_one_that_looks_and_is_written_down(fleet, monkeypatch):

@@ -6,13 +6,12 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.benchmark_runs import run_benchmark
 
 from pure_agent_loop.sessions import SqliteStore
 
@@ -31,16 +30,7 @@ def agents():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked, to be killed by the dozen")
 def test_killed_anywhere_no_step_is_lost_or_done_twice():
-    source = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.durable_kill", "--kills", str(KILLS)],
-        env={**os.environ, "PYTHONPATH": source},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    done = run_benchmark("durable_kill", "--kills", str(KILLS), timeout=900)
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)
     print(found)

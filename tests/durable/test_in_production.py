@@ -161,6 +161,22 @@ def test_health_of_a_worker(fleet, until):
     assert len(runs) == 3
 
 
+def test_usage_of_a_run_is_counted_once_when_it_has_ended(fleet):
+    log = Log(fleet.begin("--health", "0"))
+    url = re.search(r"http://127\.0\.0\.1:\d+", log.until("health checks"))[0]
+    run = fleet.engine.submit("careful", "put 1")
+    waiting = run.result(PATIENCE)
+    log.until(f"Run {run.run_id}: waiting_permission")
+    assert 'pal_tokens_total{agent="careful"}' not in asked(f"{url}/metrics")[1]
+    run.answer(waiting.questions[0].call_id, "allow")
+    done = run.result(PATIENCE)
+    log.until(f"Run {run.run_id}: completed")
+    text = asked(f"{url}/metrics")[1]
+    assert f'pal_tokens_total{{agent="careful"}} {done.tokens}\n' in text
+    assert 'pal_unpriced_runs_total{agent="careful"} 1\n' in text
+    assert done.cost is None
+
+
 def test_a_field_of_the_log_is_a_value_and_no_part_of_a_sentence(fleet, monkeypatch):
     monkeypatch.setenv("PAL_LANG", "zh")
     worker = fleet.begin("--health", "0", "--log-format", "json")

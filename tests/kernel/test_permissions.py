@@ -307,7 +307,7 @@ def test_a_person_is_asked(kind, verdict, done, reason):
 
 
 @pytest.mark.parametrize("verdict", ["ask", Permission("ask", "later")])
-def test_a_person_who_does_not_answer_now_suspends_the_run(verdict):
+def test_unanswered_question_suspends_the_run(verdict):
     result, done = scene([call("act", x=1)], on_ask=asker(verdict))
     assert (result.stop_reason, done) == ("waiting_permission", [])
     assert told(result) == [("ask", "the mode 'ask'")]

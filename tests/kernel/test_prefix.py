@@ -28,6 +28,9 @@ from pure_agent_loop.testing.faults import status
 
 FREE = LoopLimits(max_steps=None, max_tokens=None, doom_loop_threshold=None)
 CALL = call("add", a=1, b=2)
+MISSED = TokenUsage(
+    1_000, 5, 1_005, cached_tokens=0
+)  # the server reports that it read nothing from its cache
 
 
 def chat(*texts: str, system: str = "S", tools: tuple[str, ...] = ("a",)) -> dict[str, Any]:
@@ -119,41 +122,33 @@ def notices_of(agent: Agent, task: str = "x", **given: Any) -> list[str]:
     return [e.content for e in events if e.type is EventType.NOTICE and e.content.startswith("Prompt cache")]
 
 
-@pytest.fixture
-def _debugging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAL_DEBUG", "1")
-
-
-@pytest.mark.usefixtures("_debugging")
 def test_a_system_prompt_with_the_time_is_named() -> None:
     times = iter(range(60))
 
     def prompt() -> str:
         return f"It is 12:{next(times):02}."
 
-    llm = ScriptedLLM([answer(CALL), answer(CALL), "3"])
+    llm = ScriptedLLM([answer(CALL), answer(CALL), "3"], usage=MISSED)
     agent = Agent(llm=llm, tools=[add], system_prompt=prompt, system_prompt_per="step", limits=FREE)
-    first, _ = notices_of(agent)
+    (first,) = notices_of(agent)  # the author of further misses is the same
     assert "system[0]" in first
     assert "function that writes the system prompt" in first
     assert "12:00" in first
     assert "12:01" in first
 
 
-@pytest.mark.usefixtures("_debugging")
 def test_nothing_is_said_of_a_history_that_only_grows() -> None:
-    assert notices_of(Agent(llm=ScriptedLLM([answer(CALL), answer(CALL), "3"]), tools=[add])) == []
+    assert notices_of(Agent(llm=ScriptedLLM([CALL, CALL, "3"], usage=MISSED), tools=[add])) == []
 
 
-def test_nothing_is_compared_without_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PAL_DEBUG", raising=False)
+@pytest.mark.parametrize("cached", [None, 1_000])
+def test_nothing_is_said_unless_the_server_reports_a_miss(cached: int | None) -> None:
     times = iter(range(60))
-    llm = ScriptedLLM([answer(CALL), "3"])
+    llm = ScriptedLLM([answer(CALL), "3"], usage=used(1_000, cached))
     agent = Agent(llm=llm, tools=[add], system_prompt=lambda: f"{next(times)}", system_prompt_per="step")
     assert notices_of(agent) == []
 
 
-@pytest.mark.usefixtures("_debugging")
 def test_a_toolset_that_lists_other_tools_is_named() -> None:
     class Growing:
         async def __aenter__(self) -> Any:
@@ -172,7 +167,7 @@ def test_a_toolset_that_lists_other_tools_is_named() -> None:
 
             return [extra]
 
-    agent = Agent(llm=ScriptedLLM([answer(CALL), "3"]), tools=[add, Growing()])
+    agent = Agent(llm=ScriptedLLM([answer(CALL), "3"], usage=MISSED), tools=[add, Growing()])
     (text,) = notices_of(agent)
     assert "toolset" in text
     assert "tools[1]" in text
@@ -193,7 +188,6 @@ class Fixed:
         return [read]
 
 
-@pytest.mark.usefixtures("_debugging")
 def test_a_tool_registered_by_the_program_is_named() -> None:
     @tool
     def grow() -> str:
@@ -202,14 +196,13 @@ def test_a_tool_registered_by_the_program_is_named() -> None:
         return "ok"
 
     for others in ([], [Fixed()]):
-        agent = Agent(llm=ScriptedLLM([answer(call("grow")), "3"]), tools=[grow, *others])
+        agent = Agent(llm=ScriptedLLM([answer(call("grow")), "3"], usage=MISSED), tools=[grow, *others])
         (text,) = notices_of(agent)
         assert "the calling program (tools)" in text
 
 
-@pytest.mark.usefixtures("_debugging")
 def test_a_pruned_result_is_named() -> None:
-    llm = ScriptedLLM([*(answer(call("read", n=n)) for n in range(12)), "done"], usage=None)
+    llm = ScriptedLLM([*(answer(call("read", n=n)) for n in range(12)), "done"], usage=MISSED)
     agent = Agent(llm=llm, tools=[read], limits=FREE, context_window=8_000)
     result = agent.run("x")
     rungs = [event.data["rung"] for event in result.events if event.type is EventType.COMPACTION]
@@ -218,20 +211,19 @@ def test_a_pruned_result_is_named() -> None:
     assert any(f"compaction ({rungs[-1]})" in text for text in texts)
 
 
-@pytest.mark.usefixtures("_debugging")
-def test_learned_change_is_named_in_the_difference() -> None:
+def test_learned_change_has_its_own_notice() -> None:
     refusal = status(400, "Unsupported value: 'messages[0].role' does not support 'system' with this model.")
-    with ScriptedServer([answer(CALL), refusal, answer(CALL), "3"]) as server:
+    with ScriptedServer([answer(CALL), refusal, answer(CALL), "3"], usage=MISSED) as server:
         agent = Agent(llm=OpenAIClient("m", "k", server.base_url), tools=[add], limits=FREE)
-        (text,) = notices_of(agent)
-    assert "by the model client" in text
+        result = agent.run("x")
+    (text,) = [event.content for event in result.events if event.type is EventType.NOTICE]
+    assert "because the server rejected a request" in text
 
 
-@pytest.mark.usefixtures("_debugging")
 def test_secrets_are_not_shown() -> None:
     secret = "hunter2-and-more-of-it"
     times = iter(range(9))
-    llm = ScriptedLLM([answer(CALL), "3"])
+    llm = ScriptedLLM([answer(CALL), "3"], usage=MISSED)
     agent = Agent(
         llm=llm, tools=[add], system_prompt=lambda: f"{secret} {next(times)} {secret}",
         system_prompt_per="step", redact=Redactor([secret]),

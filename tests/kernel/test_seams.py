@@ -115,7 +115,7 @@ def test_a_replay_touches_neither_model_nor_tools():
     assert shape(second.events) == [each for each in shape(first.events) if each[0] not in live_only]
 
 
-def test_the_last_answer_after_a_limit_has_a_name_of_its_own():
+def test_last_answer_after_a_limit_has_its_own_effect_key():
     journal = Recording()
     with ScriptedLLM([call("add", a=1, b=2), "3"]) as llm:
         run_kernel(llm, [add], journal=journal, limits=LoopLimits(max_turns=1))

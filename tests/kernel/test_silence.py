@@ -93,7 +93,8 @@ def test_a_server_on_this_machine_may_read_a_long_prompt(address):
 
     assert patience(address) is None
     assert patience("https://api.example.com/v1") == 60.0
-    for own in (60.0, 5, None):  # what somebody sets holds
+    assert patience(address, first_byte_timeout=60.0) is None  # a default written out is the default
+    for own in (61.0, 5, None):
         assert patience(address, first_byte_timeout=own) == own
     assert OpenAIClient("m", "k", address)._settings["timeout"] > 1800  # of the connection
     assert OpenAIClient("m", "k", address, timeout=7)._settings["timeout"] == 7

@@ -83,7 +83,7 @@ async def test_the_state_goes_there_and_back_at_every_moment():
     for prefix in ("compact", "before 1:model", "after 1:tool:call_2", "step_end", "loop_end"):
         assert prefix in moments
     restored = taken.of("loop_end")[0]
-    assert restored.content == " off\n\n[Stopped: The step limit is reached.]"
+    assert restored.content == " off\n\n[Stopped: The step limit is reached (5).]"
     assert restored.history() == result.messages
 
 

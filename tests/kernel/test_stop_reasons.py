@@ -76,37 +76,37 @@ CASES = {
         "token_limit",
         {"limits": LoopLimits(max_tokens=15)},
         [ADDS[0]],
-        "[Stopped: The token limit is reached.]",
+        "[Stopped: The token limit is reached (15).]",
     ),
     "tokens that are not enough for a last answer": (
         "token_limit",
         {"limits": LoopLimits(max_tokens=30)},
         [ADDS[0]],
-        "[Stopped: The token limit is reached.]",
+        "[Stopped: The token limit is reached (30).]",
     ),
     "tokens that are enough for one more answer": (
         "token_limit",
         {"limits": LoopLimits(max_tokens=40)},
         [ADDS[0], "so far"],
-        "so far\n\n[Stopped: The token limit is reached.]",
+        "so far\n\n[Stopped: The token limit is reached (40).]",
     ),
     "turns, and no tokens for a last answer": (
         "max_steps",
         {"limits": LoopLimits(max_turns=1, max_tokens=30)},
         [ADDS[0]],
-        "[Stopped: The step limit is reached.]",
+        "[Stopped: The step limit is reached (1).]",
     ),
     "turns": (
         "max_steps",
         {"limits": LoopLimits(max_turns=2)},
         [*ADDS[:2], "so far"],
-        "so far\n\n[Stopped: The step limit is reached.]",
+        "so far\n\n[Stopped: The step limit is reached (2).]",
     ),
     "tool calls": (
         "max_tool_calls",
         {"limits": LoopLimits(max_tool_calls=2)},
         [ADDS[:2], "so far"],
-        "so far\n\n[Stopped: The tool call limit is reached.]",
+        "so far\n\n[Stopped: The tool call limit is reached (2).]",
     ),
     "seconds": (
         "budget",
@@ -200,7 +200,7 @@ def test_the_table_has_every_reason():
     }
     assert with_a_note - {"output_limit", "content_filter"} == BY_A_LIMIT
     assert set(CHINESE.stopped) == with_a_note
-    assert {case[0] for case in CASES.values()} == {*STOP_REASONS} - {"handed_off"}
+    assert {case[0] for case in CASES.values()} == {*STOP_REASONS} - {"handed_off", "backgrounded"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -278,9 +278,9 @@ def test_an_empty_answer_that_was_cut_off(finish):
         (
             ENGLISH,
             "[Notice] The step limit is reached. No more",
-            "[Stopped: The step limit is reached.]",
+            "[Stopped: The step limit is reached (1).]",
         ),
-        (CHINESE, "【提示】已达到步数上限。不能再使用工具", "【已停止：已达到步数上限。】"),
+        (CHINESE, "【提示】已达到步数上限。不能再使用工具", "【已停止：已达到步数上限 (1)。】"),
     ],
     ids=["en", "zh"],
 )
@@ -300,7 +300,7 @@ def test_a_last_request_that_fails_still_ends_with_the_limit():
     with ScriptedLLM([ADDS[1], LLMError("gone", kind="auth")]) as llm:
         result = run_agent(llm, [add], limits=LoopLimits(max_turns=1))
     assert result.stop_reason == "max_steps"
-    assert result.content == "[Stopped: The step limit is reached.]"
+    assert result.content == "[Stopped: The step limit is reached (1).]"
     (error,) = of_type(result.events, E.ERROR)
     assert (error.data["fatal"], error.content) == (False, "gone")
     assert result.raise_for_error() is result
@@ -309,7 +309,7 @@ def test_a_last_request_that_fails_still_ends_with_the_limit():
 def test_an_empty_last_answer_ends_with_the_note_alone():
     with ScriptedLLM([ADDS[1], answer("")]) as llm:
         result = run_agent(llm, [add], limits=LoopLimits(max_turns=1))
-    assert (result.stop_reason, result.content) == ("max_steps", "[Stopped: The step limit is reached.]")
+    assert (result.stop_reason, result.content) == ("max_steps", "[Stopped: The step limit is reached (1).]")
 
 
 def test_a_finished_answer_wins_over_a_limit_it_reaches():
@@ -397,7 +397,7 @@ def test_unknown_error_ends_the_run_with_its_type():
     assert isinstance(caught.value.original_error, RuntimeError)
 
 
-def test_an_error_outside_the_model_becomes_a_typed_one_for_those_who_raise_it():
+def test_error_outside_the_model_is_typed_if_raised():
     class Fails:
         async def compact(self, state):
             raise KeyError("lost")

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pure_agent_loop import ConfigError, Profile
-from pure_agent_loop.llm.adapt import adapt_fields, adapt_messages, adapt_tools, short_id, simplify_schema
+from pure_agent_loop.llm.adapt import (
+    adapt_content,
+    adapt_fields,
+    adapt_messages,
+    adapt_tools,
+    short_id,
+    simplify_schema,
+)
 from pure_agent_loop.llm.messages import repair_history
 from pure_agent_loop.testing import check_history
 
@@ -53,7 +60,7 @@ def _asking(ids: list[str], text: str, thought: str) -> dict[str, Any]:
 def test_any_history_stays_valid_and_keeps_its_results(history: list[Any], profile: Profile):
     fixed, _ = repair_history([{"role": "system", "content": "Be brief."}, *history], "lost")
     before = copy.deepcopy(fixed)
-    adapted = adapt_messages(fixed, profile)
+    adapted = adapt_messages(adapt_content(fixed, profile), profile)
     assert check_history(adapted, extra_keys=["reasoning_content"]) == []
     assert fixed == before
     results = [m["content"] for m in adapted if m["role"] == "tool"]

@@ -102,7 +102,7 @@ def test_calls_are_made_once_wherever_they_came(came):
     assert (looked, requests, result.content) == (["a"], 2, "It is a fruit.")
 
 
-def test_each_call_in_a_choice_of_its_own_is_made():
+def test_calls_in_separate_choices_are_all_made():
     events = [choice({"tool_calls": [LOOK]}, None, 1), choice({"tool_calls": [MORE]}, None, 2)]
     for came in (
         sse([TEXT], *([each] for each in events), [choice({}, "stop")]),

@@ -619,6 +619,13 @@ def store(database):
         yield shared
 
 
+def test_a_key_that_is_set_after_the_client_is_made_counts_from_the_first_request(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    late, given = (Limiter(OpenAIClient("m", key, "https://x.example/v1"), requests=1) for key in (None, "k"))
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert late._key == given._key
+
+
 def start_asking(database, server, limit):
     words = [sys.executable, "-c", ASK_UNTIL_WAITING, database, server.base_url, str(limit)]
     return subprocess.Popen(words)

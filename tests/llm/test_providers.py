@@ -3,7 +3,7 @@
 import pytest
 
 from pure_agent_loop import Agent, ConfigError, OpenAIClient, RetryConfig
-from pure_agent_loop.llm.profiles import NO_THINKING, Profile, profile_for
+from pure_agent_loop.llm.profiles import Profile, profile_for
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.testing import ScriptedServer, answer, call
 from pure_agent_loop.testing.faults import status
@@ -35,7 +35,7 @@ def test_a_provider_is_known_by_its_address(name):
     profile = profile_for(*PROVIDERS[name])
     assert profile.name == name
     assert profile.thinking_fields("high")
-    assert profile.thinking_fields(NO_THINKING) == {}
+    assert profile.thinking_fields("off") == {}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_provider_is_known_by_its_address(name):
     ],
 )
 def test_thinking_is_switched_off_where_that_is_possible(name, fields):
-    assert profile_for(*PROVIDERS[name]).thinking_fields("off") == fields
+    assert profile_for(*PROVIDERS[name]).thinking_fields("none") == fields
 
 
 ALWAYS_THINK = {
@@ -65,11 +65,11 @@ ALWAYS_THINK = {
 
 
 @pytest.mark.parametrize("name", ALWAYS_THINK)
-def test_a_model_that_always_thinks_rejects_the_level_off(name):
+def test_a_model_that_always_thinks_rejects_the_level_none(name):
     url, model = ALWAYS_THINK[name]
-    with pytest.raises(ConfigError, match=f"thinking_level='off': {name} always thinks"):
-        OpenAIClient(model, "k", url, "off")
-    assert profile_for(url, model).thinking_fields(NO_THINKING) == {}
+    with pytest.raises(ConfigError, match=f"thinking_level='none': {name} always thinks"):
+        OpenAIClient(model, "k", url, "none")
+    assert profile_for(url, model).thinking_fields("off") == {}
 
 
 def test_a_level_that_a_model_lacks_is_an_error():
@@ -82,7 +82,7 @@ def test_a_level_that_a_model_lacks_is_an_error():
 def test_a_client_leaves_thinking_to_the_model_unless_a_level_is_set():
     url, model = PROVIDERS["GLM 5.2"]
     question = [{"role": "user", "content": "q"}]
-    unset, off = (OpenAIClient(model, "k", url, *level, prepared=False) for level in ([], ["off"]))
+    unset, off = (OpenAIClient(model, "k", url, *level, prepared=False) for level in ([], ["none"]))
     assert "thinking" not in unset.request_body(question, None, {}, True)
     assert off.request_body(question, None, {}, True)["thinking"] == {"type": "disabled"}
 
@@ -108,7 +108,7 @@ def test_a_switch_that_a_server_rejects_is_left_out():
     refusal = status(400, "Unrecognized request argument supplied: thinking", kind="invalid_request_error")
     profile = Profile("mine", thinking_off={"thinking": {"type": "disabled"}})
     with ScriptedServer([refusal, "a"]) as server:
-        agent = Agent(llm=OpenAIClient("m", "k", server.base_url, "off", profile=profile))
+        agent = Agent(llm=OpenAIClient("m", "k", server.base_url, "none", profile=profile))
         assert agent.run("q").output == "a"
         assert ["thinking" in request.body for request in server.requests] == [True, False]
 

@@ -63,7 +63,7 @@ def test_a_killed_user_holds_nothing():
 
 
 @pytest.mark.parametrize("said", [b"wrong\n", b"x" * 1000])
-def test_who_does_not_know_the_key_is_shown_out(said):
+def test_connection_with_a_wrong_key_is_closed(said):
     with serving(idle=0.05) as (state, _):
         keeper = take_lease(state)  # so that it is not the end of the server that ends the connection
         with socket.create_connection((HOST, state.control), timeout=30) as stranger:

@@ -159,7 +159,7 @@ def test_a_server_that_fails_again_and_again_is_not_started_at_each_step(tmp_pat
     assert "times in a row; the next start is in" in seen[-1]
 
 
-def test_only_who_is_trusted_says_that_a_tool_is_harmless(tmp_path):
+def test_only_a_trusted_server_marks_a_tool_as_harmless(tmp_path):
     for trusted, reason in ((False, "waiting_permission"), (True, "completed")):
         bad = server("says_harmless", tmp_path, trusted=trusted)
         result, _, _ = run([bad], [call(WORK), "done"], permission_mode="ask")
@@ -269,5 +269,5 @@ def test_child_processes_of_a_server_end_with_it(tmp_path):
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second if it ends between `open` and `read`
         return False

@@ -225,7 +225,7 @@ def test_an_id_in_use_is_refused_and_the_first_call_can_be_cancelled(http):
     assert again == {}
 
 
-def test_who_leaves_in_the_middle_of_a_call_leaves_nothing_behind(http):
+def test_client_lost_in_the_middle_of_a_call_leaves_no_task(http):
     async def work(client):
         await client.begin()
         held, asked = await held_call(client, 6)

@@ -65,7 +65,7 @@ def test_the_user_of_a_client_fills_in_one_form(tmp_path):
     assert shown.requested_schema["properties"] == FIELDS
 
 
-def test_who_would_rather_not_say_is_none_and_a_default_counts(tmp_path):
+def test_declined_form_is_none_and_a_default_fills_a_missing_field(tmp_path):
     assert through_mcp(tmp_path, None)[0] == "planned: None"
     rest = {name: value for name, value in GOOD.items() if name != "days"}
     assert through_mcp(tmp_path, rest)[0] == f"planned: {GOOD | {'days': 3}}"

@@ -133,7 +133,7 @@ def test_functions_are_resources_by_address_and_template(talk):
     assert mcp_types.BlobResourceContents.model_validate(pdf).blob
 
 
-def test_who_may_not_use_it_sees_none_of_it(talk):
+def test_client_without_access_sees_no_prompts_or_resources(talk):
     async def work(client, *_):
         with pytest.raises(MCPError, match="Unknown prompt"):
             await client.get_prompt("review", {"path": "x"})
@@ -144,7 +144,7 @@ def test_who_may_not_use_it_sees_none_of_it(talk):
     assert talk(work, OTHER) == ([], [])
 
 
-def test_who_subscribed_hears_of_changes(talk):
+def test_subscriber_is_notified_of_changes(talk):
     heard = asyncio.Queue()
 
     async def message(found):

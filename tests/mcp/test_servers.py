@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
+from tests.processes import listening
 from tests.serving import free_port
 
 from pure_agent_loop import Agent, ConfigError, EventType
@@ -83,7 +82,7 @@ def test_a_question_of_a_server_is_put_to_the_person_field_by_field(loop, good):
 
 
 @pytest.mark.parametrize(("on_ask", "said"), [(None, "cancel"), (lambda _: False, "decline")])
-def test_who_says_no_or_is_not_there_tells_a_server_nothing(loop, good, on_ask, said):
+def test_declined_or_unanswered_form_sends_no_values(loop, good, on_ask, said):
     _, _, seen = run(loop, [good], [call("mcp__good__wish"), "done"], on_ask=on_ask)
     assert f"{said}: None" in seen[0]
 
@@ -173,13 +172,9 @@ def test_request_context_and_trace_are_passed_on(loop, good):
 def test_an_older_server_with_its_stream_of_events(loop):
     port = free_port()
     old = MCPServer(url=f"http://127.0.0.1:{port}/sse", transport="sse", name="good", legacy=True)
-    with subprocess.Popen([*COMMAND, str(port), "sse"]) as process:
-        try:
-            listens(port)
-            script = [call("mcp__good__weather", city="Bern"), call("mcp__good__wish"), "done"]
-            _, _, seen = run(loop, [old], script, on_ask=lambda _: False)
-        finally:
-            process.kill()
+    with listening([*COMMAND, str(port), "sse"], port):
+        script = [call("mcp__good__weather", city="Bern"), call("mcp__good__wish"), "done"]
+        _, _, seen = run(loop, [old], script, on_ask=lambda _: False)
     assert "Bern" in seen[0]
     assert "decline" in seen[1]  # it asks back in the middle of a call
 
@@ -189,21 +184,9 @@ def test_a_server_over_http_and_one_that_is_not_there(loop):
     away = MCPServer(url=f"http://127.0.0.1:{port}/mcp", name="good")
     _, _, seen = run(loop, [away], [call("mcp__good__connect"), "done"])
     assert f"No answer from http://127.0.0.1:{port}/mcp" in seen[0]
-    with subprocess.Popen([*COMMAND, str(port)]) as process:
-        try:
-            listens(port)
-            _, _, seen = run(loop, [away], [call("mcp__good__weather", city="Rome"), "done"])
-            assert "Rome" in seen[0]
-        finally:
-            process.kill()
-
-
-def listens(port):
-    """Return when somebody does."""
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+    with listening([*COMMAND, str(port)], port):
+        _, _, seen = run(loop, [away], [call("mcp__good__weather", city="Rome"), "done"])
+        assert "Rome" in seen[0]
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def http(token, **more):
     return httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}", **more})
 
 
-def test_the_server_has_it_too_for_who_may(served):
+def test_http_client_gets_only_tools_and_sessions_of_its_person(served):
     async def talk(url):
         seen = {}
         for token in (TOKEN, OTHER):
@@ -289,7 +289,7 @@ def test_call_uses_the_settings_of_its_agent(place):
     assert "PermissionDenied" in looked
 
 
-def test_who_operates_sees_how_the_servers_of_its_agents_stand(served):
+def test_operator_sees_the_state_of_mcp_servers(served):
     async def talk(url):
         agents = url.replace("/mcp", "/api/agents")
         async with http(TOKEN) as own, http(OTHER) as ann:

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -48,8 +48,10 @@ def held():
 
 @pytest.fixture(scope="session")
 def _providers():
-    """A process can have only one of each."""
-    spans, reader, exporter = TracerProvider(), InMemoryMetricReader(), InMemorySpanExporter()
+    """A process can have only one of each; its reader returns what was measured since the last reading."""
+    since_last = dict.fromkeys((Counter, Histogram), AggregationTemporality.DELTA)
+    reader, exporter = InMemoryMetricReader(preferred_temporality=since_last), InMemorySpanExporter()
+    spans = TracerProvider()
     spans.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(spans)
     metrics.set_meter_provider(MeterProvider([reader]))
@@ -58,9 +60,10 @@ def _providers():
 
 @pytest.fixture
 def spans(_providers):
-    """What was sent, as it is asked for; `content` switches what was said on."""
+    """Spans and metrics of this test alone; `content` adds the text of the conversation."""
     exporter, reader = _providers
     exporter.clear()
+    reader.get_metrics_data()  # drops what an earlier test measured
 
     class Sent:
         instrument = staticmethod(otel.instrument)

@@ -14,6 +14,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.otel.traced_program import agents
+from tests.processes import running
 
 from pure_agent_loop import (
     Agent,
@@ -30,6 +31,7 @@ from pure_agent_loop import (
 )
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.mcp import MCPServer
+from pure_agent_loop.sessions.cost import expenses_of, totals_by
 from pure_agent_loop.testing import Gate, ScriptedLLM, answer, call, deltas
 
 TODAY = {
@@ -126,12 +128,8 @@ def test_metrics_have_names_and_units(spans, model):
     spent = found["gen_ai.client.inference.usage.input_tokens"].data
     assert spent.is_monotonic
     assert {each.attributes["gen_ai.token.modality"] for each in spent.data_points} == {"unknown"}
-    (agent,) = [
-        each
-        for each in found["gen_ai.invoke_agent.inference_calls"].data.data_points
-        if each.attributes.get("gen_ai.agent.name") == "scout"
-    ]
-    assert agent.max == 2  # a call, and what is said of it
+    (agent,) = found["gen_ai.invoke_agent.inference_calls"].data.data_points
+    assert (agent.attributes["gen_ai.agent.name"], agent.sum) == ("scout", 2)  # the call, the final answer
 
 
 def test_a_subagent_is_below_the_call_that_began_it(spans, model):
@@ -159,6 +157,14 @@ def test_worker_of_another_process_continues_the_trace(spans, model, tmp_path):
     assert {each[0] for each in sent.values()} == {trace_id}
 
 
+def test_agent_without_a_name_has_the_name_under_which_it_is_registered(spans, model, tmp_path):
+    with worker_of(model, tmp_path) as worker, client_of(tmp_path) as client:
+        done = client.submit("unnamed", "hello", run_id="named").result(timeout=60)
+        assert done.status == "completed"
+        assert "invoke_agent unnamed" in told_by(worker)
+        assert list(totals_by("agent", expenses_of(client.sessions))) == ["unnamed"]
+
+
 def test_successor_of_a_killed_worker_continues_the_trace(spans, model, held, tmp_path):
     with worker_of(model, tmp_path) as first, client_of(tmp_path) as client:
         with trace.get_tracer("the program").start_as_current_span("a request"):
@@ -184,7 +190,7 @@ def client_of(folder):
 def worker_of(model, folder):
     argv = [sys.executable, "-m", "tests.otel.traced_program", model, "worker", str(folder / "work.sqlite")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(argv, text=True, **pipes) as worker:
+    with running(argv, text=True, **pipes) as worker:
         assert worker.stdout.readline() == "ready\n"
         yield worker
 
@@ -362,7 +368,7 @@ def test_a_run_that_is_stopped_or_left_closes_its_spans(spans):
     assert spans("invoke_agent stopped")[0].status.status_code == StatusCode.UNSET
 
 
-def test_an_agent_that_is_handed_over_to_has_a_span_of_its_own(spans):
+def test_handoff_target_has_its_own_span(spans):
     second = Agent(llm=ScriptedLLM(["Done."]), name="second")
     first = Agent(llm=ScriptedLLM([call("transfer_to_second")]), name="first", handoffs=[Handoff(second)])
     assert first.run("x").content == "Done."
@@ -397,8 +403,7 @@ def test_without_a_provider_nothing_is_watched():
     assert done.stdout == "Done. True\n", done.stderr
 
 
-def test_tokens_that_the_cache_read_got_and_missed(spans):
-    """Last, as the metrics of a process are one."""
+def test_spans_count_cached_tokens_as_read_written_and_missed(spans):
     usages = [TokenUsage(n, 5, n + 5, cached_tokens=n - 400, cache_write_tokens=50) for n in (1_000, 1_100)]
     script = [answer(call("look"), usage=usages[0]), answer("ok", usage=usages[1])]
     Agent(llm=ScriptedLLM(script), tools=[look]).run("x")

@@ -33,7 +33,8 @@ def main(url: str, what: str, database: str = "") -> None:
     if what == "worker":
         from pure_agent_loop.durable import Engine
 
-        with Engine(f"sqlite:///{database}", agents={"boss": boss, "scout": scout}, lease=2.0):
+        registered = {"boss": boss, "scout": scout, "unnamed": Agent(llm=scout.llm)}
+        with Engine(f"sqlite:///{database}", agents=registered, lease=2.0):
             print("ready", flush=True)
             sys.stdin.read()
     else:

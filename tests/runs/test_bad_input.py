@@ -157,7 +157,7 @@ MISTAKES = {
     "react retry": (lambda: ReactLoop(LLM, retry=5), ["retry must be a RetryConfig"]),
     "react client": (lambda: ReactLoop(5), ["chat(messages, tools=None, **kwargs)", "int"]),
     "react task": (lambda: ReactLoop(LLM).run(5), ["task must be text"]),
-    "react prompt": (lambda: ReactLoop(LLM).run("x", None), ["system_prompt must be text"]),
+    "react prompt": (lambda: ReactLoop(LLM).run("x", 5), ["system_prompt must be text"]),
     "a name with a space": (
         lambda: tool(name="two words")(other_add),
         ["'two words'", "@tool(name="],

@@ -30,7 +30,7 @@ def test_a_rule_holds_in_each_turn(role, prompt, content):
     assert others == [first, first]
 
 
-def test_without_a_rule_of_its_own_a_history_has_no_system_message():
+def test_history_of_an_agent_has_no_system_message():
     model = ScriptedLLM(["one", "two"])
     messages = Agent(llm=model, system_prompt="You sell shoes.").run("x", messages=PAST).messages
     assert said_roles(messages) == ["user", "assistant", "user", "assistant"]

@@ -83,7 +83,7 @@ def test_the_default_leaves_thinking_to_the_model_and_off_is_refused(monkeypatch
     client = Agent("anthropic:claude-fable-5-2").llm
     assert isinstance(getattr(client, "inner", client), AnthropicClient)
     with pytest.raises(ConfigError, match="always thinks"):
-        Agent("anthropic:claude-fable-5-2", thinking_level="off")
+        Agent("anthropic:claude-fable-5-2", thinking_level="none")
 
 
 def test_a_profile_of_chat_completions_is_refused():

@@ -66,7 +66,7 @@ async def test_a_reader_that_leaves_cancels():
 async def test_steps_are_limited_hard(options, steps):
     with ScriptedLLM([*adds(steps), "that is all"]) as llm:
         answer_text = await ReactLoop(llm, [add], **options).run("go")
-    assert answer_text == "that is all\n\n[Stopped: The step limit is reached.]"
+    assert answer_text == f"that is all\n\n[Stopped: The step limit is reached ({steps}).]"
     assert not may_call(llm.requests[-1])
 
 

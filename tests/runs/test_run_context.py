@@ -161,7 +161,7 @@ def test_an_annotation_under_another_name_is_found():
     assert [list(Tool(each).parameters["properties"]) for each in (look, late)] == [["at"], ["at"]]
 
 
-def test_who_asks_a_person_finds_the_deps_too():
+def test_on_ask_gets_the_deps():
     def ask(ctx: RunContext[Bank], request: Any) -> bool:
         return bool(ctx.deps.money > 5)
 

@@ -66,10 +66,15 @@ async def test_a_run_of_the_loop_is_started_once_too():
     run = ReactLoop(ScriptedLLM(["ok"])).run("go")
     assert await run == "ok"
     with pytest.raises(ConfigError, match=SAID):
-        await run
-    with pytest.raises(ConfigError, match=SAID):
         await anext(aiter(run))
     run = ReactLoop(ScriptedLLM(["ok"])).run("go")
     check_events([event async for event in run])
+    assert await run == "ok"
+    gate = Gate()
+    run = ReactLoop(ScriptedLLM([deltas("half ", gate, "whole")])).run("go")
+    first = asyncio.ensure_future(run)
+    await gate.reached.wait_async()
     with pytest.raises(ConfigError, match=r"loop.run\(task\)"):
         await run
+    gate.open()
+    assert await first == "half whole"

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from pure_agent_loop import Agent, ConfigError, OpenAIClient
+from pure_agent_loop import (
+    Agent,
+    AnthropicClient,
+    ConfigError,
+    Fallback,
+    GeminiClient,
+    Limiter,
+    OpenAIClient,
+    ResponsesClient,
+    RunContext,
+)
 from pure_agent_loop.runs.choose import Search, plan_model
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer
 
 NAMES = ["local", "local:smollm2-135m", "models/x.gguf"]
@@ -87,8 +98,63 @@ def test_agent_without_a_key_fails_at_its_first_request(monkeypatch):
     result = agent.run("q")
     assert result.stop_reason == "error"
     assert "No API key for https://api.openai.com/v1. Pass api_key=..., or set OPENAI_API_KEY" in result.error
-    with pytest.raises(ConfigError, match="No API key"):
-        OpenAIClient("gpt-4o-mini", base_url="https://api.openai.com/v1")
+
+
+ELSEWHERE = "https://models.example"
+WITHOUT_KEY = {
+    "OPENAI_API_KEY": lambda: OpenAIClient("gpt-5", base_url=ELSEWHERE),
+    "OPENAI_API_KEY ": lambda: ResponsesClient("gpt-5", base_url=ELSEWHERE),
+    "ANTHROPIC_API_KEY": lambda: AnthropicClient("claude-sonnet-5", base_url=ELSEWHERE),
+    "GEMINI_API_KEY": lambda: GeminiClient("gemini-2.5-flash", base_url=ELSEWHERE),
+    "OPENAI_API_KEY  ": lambda: Fallback(["gpt-4o-mini", OpenAIClient("m", "k", ELSEWHERE)]),
+    "ANTHROPIC_API_KEY ": lambda: Fallback([ScriptedLLM(["hi"]), "anthropic:claude-sonnet-5"]),
+    "ANTHROPIC_API_KEY  ": lambda: Limiter(Fallback([ScriptedLLM(["hi"]), "anthropic:m"]), requests=60),
+    "OPENAI_API_KEY   ": lambda: Limiter("gpt-4o-mini", requests=60),
+}
+
+
+@pytest.mark.parametrize("variable", WITHOUT_KEY)
+def test_client_created_without_a_key_asks_for_it_at_its_first_request(monkeypatch, variable):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    agent = Agent(llm=WITHOUT_KEY[variable]())
+    with agent.override(llm=ScriptedLLM(["hi"])):
+        assert agent.run("q").content == "hi"
+    for _ in range(2):
+        result = agent.run("q")
+        assert result.stop_reason == "error"
+        assert "No API key for https://" in result.error
+        assert variable.strip() in result.error
+
+
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize(
+    "group", [lambda client: client, lambda client: Limiter(Fallback([client]), requests=9)]
+)
+def test_key_that_is_set_during_a_run_is_sent_and_redacted(monkeypatch, group, shown):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    key = "sk-comes-later-0123456789"
+
+    def prompt(_: RunContext[None]) -> str:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        return "Answer."
+
+    with ScriptedServer([f"The key is {key}."], api_key=key) as server:
+        url = server.base_url.replace("127.0.0.1", "127.1")  # a name, which may belong to another machine
+        agent = Agent(
+            llm=group(OpenAIClient("m", base_url=url)), system_prompt=prompt, redact=Redactor(env={})
+        )
+        events = list(agent.run_stream("q")) if shown else agent.run("q").events
+    assert [event.content for event in events if event.type == "loop_end"] == [
+        "The key is [secret:api_key removed]."
+    ]
+    assert key not in str(events)
 
 
 def test_a_key_that_comes_later_is_used_and_is_a_secret(monkeypatch):

@@ -235,7 +235,7 @@ def test_any_text_is_read(text: str) -> None:
     assert set(found.description.split()) <= set(text.split())
 
 
-def test_a_text_of_a_class_of_its_own():
+def test_docstring_of_a_str_subclass_without_a_hash_is_parsed():
     class Odd(str):
         """Equal to others, so Python takes its hash away."""
 

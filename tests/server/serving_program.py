@@ -134,8 +134,8 @@ people = [
 limits = given["limits"]
 app = create_app(
     {"helper": agent(), "other": agent()},
-    "owner-token-0123456789",
-    users=people,
+    given.get("token", "owner-token-0123456789"),
+    users=given.get("users", people),
     user_header="X-User",
     sessions=None if given.get("database") else folder / "sessions",
     database=given.get("database"),

@@ -209,7 +209,7 @@ def test_run_stopped_after_one_of_two_answers_can_be_resumed(plain):
     assert "danger halted" not in plain.effects()
 
 
-def test_a_question_says_who_asked_and_since_when(server):
+def test_question_names_the_person_and_the_time(server):
     with server.client("ann-token-0123456789") as client:
         before = time.time()
         run, (call_id,), seen = waiting(client, "danger patiently")
@@ -226,7 +226,7 @@ def test_a_question_says_who_asked_and_since_when(server):
         assert answered == {"call_id": call_id, "behavior": "allow", "by": "bob"}
 
 
-def test_an_answer_to_no_question_is_a_problem_of_its_own(server):
+def test_answer_without_a_question_is_a_not_waiting_problem(server):
     with server.client() as client:
         run = begin(client, "hello")
         events_of(client, run["id"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 
 from tests.server.conftest import events_of, transcript
 
@@ -81,7 +82,9 @@ def test_killed_run_and_its_viewer_resume(serve):
     with server.client() as client:
         run = begin(client, "Work")
         seen = take_until(client, run["id"], [], "action", "hold")
-    server.kill()  # a tool is at work: nobody will know what came of it
+        while "hold first" not in server.effects():  # the call is announced before it begins
+            time.sleep(0.01)
+    server.kill()  # a tool is running: its outcome stays unknown
     server.start()
     with server.client() as client:
         seen = take_until(client, run["id"], seen, "text_delta", "So ")

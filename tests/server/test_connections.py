@@ -55,7 +55,7 @@ def test_a_slow_head_that_trickles_ends_too(server):
         assert ended
 
 
-def test_who_shows_a_token_gets_through_a_flood(tmp_path):
+def test_request_with_a_token_is_answered_during_a_flood(tmp_path):
     """The process may open 256 files, and 300 connections say nothing."""
     (tmp_path / "flooded.py").write_text(
         "from pure_agent_loop import Agent\n"

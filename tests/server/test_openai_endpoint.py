@@ -178,7 +178,7 @@ def idle(serve):
     return serve([])
 
 
-def test_who_may_not_ask_reads_an_error_of_openai(idle):
+def test_unauthorized_request_gets_an_error_in_openai_format(idle):
     with client_of(idle, "wrong") as client, pytest.raises(openai.AuthenticationError) as refused:
         client.models.list()
     assert refused.value.body["type"] == "invalid_request_error"
@@ -215,7 +215,7 @@ def test_fields_reach_the_model_and_unknown_ones_are_named(serve):
     assert "x_unknown" not in seen[0]
 
 
-def test_who_leaves_stops_the_run(serve):
+def test_disconnected_client_stops_the_run(serve):
     gate, left = Gate(), []
 
     def model(request):

@@ -73,18 +73,78 @@ def test_formulas_are_drawn_by_the_browser_and_money_is_none(serve, visit):
     assert guest.page.evaluate("window.violations") == []
 
 
-def test_stop_and_steer(serve, visit):
-    server = serve([call("hold", name="never"), "unused"])
+@pytest.mark.parametrize("who", ["ada", "owner"])
+def test_a_message_to_a_working_run_waits_until_it_is_read(serve, visit, who):
+    server = serve([call("hold", name="gate"), "Done."], people={"ada": ["use"]})
     guest = visit(server)
+    if who == "ada":  # who is not shown the texts of notices
+        guest.context.clear_cookies()
+        guest.page.goto("about:blank")
+        guest.page.goto(f"{server.url}/#token=ada-token-0123456789")
     guest.say("Wait")
     guest.wait(".call.running")
     guest.say("Hurry up")
-    expect(guest.page.locator(".said.steer")).to_have_text("Hurry up")
+    waits = guest.page.locator(".said.unsent")
+    expect(waits).to_contain_text("Hurry up")
+    expect(waits.get_by_role("status")).to_have_text("waiting to be read")
     guest.page.reload()
-    expect(guest.page.locator(".said.steer")).to_have_text("Hurry up")
+    guest.wait(".call.running")
+    expect(waits).to_contain_text("Hurry up")
+    assert guest.texts(".bubble") == ["Wait", "Hurry up"]
+    (server.folder / "gate").touch()
+    guest.wait(".end")
+    expect(waits).to_have_count(0)
+    assert guest.texts(".bubble") == ["Wait", "Hurry up"]
+    assert guest.page.locator(".note", has_text="Hurry up").count() == 0
+    assert guest.page.evaluate("localStorage.length") == 0
+
+
+def test_a_message_that_a_stopped_run_has_not_read_is_the_next_message(serve, visit):
+    guest = visit(serve([call("hold", name="never"), "On it."]))
+    guest.say("Wait")
+    guest.wait(".call.running")
+    guest.say("Hurry up")
+    guest.wait(".said.unsent")
     guest.page.click("text=Stop")
-    guest.wait(".end.bad")
-    expect(guest.page.get_by_role("button", name="Stop")).to_have_count(0)
+    guest.wait(".end", 2)
+    assert guest.texts(".bubble") == ["Wait", "Hurry up"]
+    assert guest.texts(".answer") == ["On it."]
+    expect(guest.page.locator(".said.unsent")).to_have_count(0)
+    guest.page.reload()
+    guest.wait(".end", 2)
+    assert guest.texts(".bubble") == ["Wait", "Hurry up"]
+
+
+@pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "lost"])
+def test_a_message_whose_reply_is_lost_is_read_once(serve, visit, is_taken):
+    server = serve([call("hold", name="gate"), "Done."])
+    guest = visit(server)
+    cut = []
+
+    def lose_the_reply(side):
+        def forward(text):
+            if '"steer"' in text and not cut:
+                cut.append(text)
+                if is_taken:
+                    upstream.send(text)
+                    guest.page.wait_for_timeout(300)
+                side.close()
+            else:
+                upstream.send(text)
+
+        upstream = side.connect_to_server()
+        side.on_message(forward)
+
+    guest.page.route_web_socket("**/ws?*", lose_the_reply)
+    guest.page.reload()
+    guest.say("Wait")
+    guest.wait(".call.running")
+    guest.say("Hurry up")
+    expect(guest.page.locator(".said.unsent [role=status]")).to_have_text("waiting to be read")
+    (server.folder / "gate").touch()
+    guest.wait(".end")
+    assert cut
+    assert guest.texts(".bubble") == ["Wait", "Hurry up"]
 
 
 def test_a_message_to_a_run_that_has_just_ended_is_the_next_message(serve, visit):
@@ -160,19 +220,21 @@ def say_while_the_server_is_away(guest, server):
     guest.say("Go on")
 
 
-def test_message_stays_in_the_field_until_a_server_that_restarts_has_taken_it(serve, visit):
-    server = serve(["First.", "Second."])
+def test_messages_wait_for_a_server_that_restarts(serve, visit):
+    server = serve(["First.", "Second.", "Third."])
     guest = visit(server)
     say_while_the_server_is_away(guest, server)
-    field = guest.page.locator("#message")
-    expect(field).to_have_value("Go on")
+    guest.say("And on")
+    waits = guest.page.locator(".said.unsent .bubble")
+    expect(waits).to_have_text(["Go on", "And on"])
+    expect(guest.page.locator("#message")).to_have_value("")
     server.start()
     guest.wait(".end", 2)
-    expect(field).to_have_value("")
-    assert guest.texts(".answer") == ["First.", "Second."]
+    expect(waits).to_have_count(0)
+    assert guest.texts(".bubble") == ["Begin", "Go on", "And on"]
 
 
-def test_message_stays_with_the_reason_when_the_token_changed(serve, visit):
+def test_message_waits_with_the_reason_when_the_token_changed(serve, visit):
     server = serve(["First.", "Second."])
     guest = visit(server)
     say_while_the_server_is_away(guest, server)
@@ -183,12 +245,8 @@ def test_message_stays_with_the_reason_when_the_token_changed(serve, visit):
     expect(guest.page.locator(".problem")).to_contain_text("not sent")
     guest.page.fill("#token", OWNER)
     guest.page.press("#token", "Enter")
-    field = guest.page.locator("#message")
-    expect(field).to_have_value("Go on")
-    expect(guest.page.locator(".answer")).to_have_count(1)
-    field.press("Enter")
     guest.wait(".end", 2)
-    expect(field).to_have_value("")
+    assert guest.texts(".bubble") == ["Begin", "Go on"]
 
 
 def test_message_to_a_deleted_conversation_stays_with_the_reason(serve, visit):

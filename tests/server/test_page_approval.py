@@ -166,7 +166,7 @@ def test_a_waiting_run_can_be_stopped(serve, visit):
     guest.wait(".call.stopped")
 
 
-def test_who_may_approve_has_an_inbox_and_others_no_live_buttons(serve, browser):
+def test_approver_has_an_inbox_and_others_no_live_buttons(serve, browser):
     server = serve([EDIT, "Done."], people={"ada": ["use"], "bob": ["use", "approve"]})
     ada, bob = signed_in(browser, server, "ada"), signed_in(browser, server, "bob", **PHONE)
     ada.say("Mend it")
@@ -229,22 +229,71 @@ def test_calls_of_two_conversations_may_have_one_id(serve, visit):
     expect(cards).to_have_count(1)
 
 
-def test_a_run_of_the_engine_takes_no_message(serve, visit, tmp_path):
-    server = serve([call("hold", name="gate"), "Done."], database=f"sqlite:///{tmp_path}/runs.sqlite")
+def test_messages_to_a_run_of_the_engine_wait_for_its_end(serve, visit, tmp_path):
+    script = [call("hold", name="gate"), "Done.", "First.", "Third."]
+    server = serve(script, database=f"sqlite:///{tmp_path}/runs.sqlite")
     guest = visit(server)
     guest.say("Hold")
-    expect(guest.page.locator("#message")).to_have_attribute(
-        "placeholder", "Your next message, after this run"
-    )
-    guest.page.fill("#message", "And then?")
-    guest.page.press("#message", "Enter")
-    expect(guest.page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
-    expect(guest.page.locator("#message")).to_have_value("And then?")
-    expect(guest.page.locator(".said.steer")).to_have_count(0)
+    guest.wait(".call.running")
+    for text in ("One", "Two", "Three"):
+        guest.say(text)
+    waits, field = guest.page.locator(".said.unsent .bubble"), guest.page.locator("#message")
+    expect(waits).to_have_text(["One", "Two", "Three"])
+    expect(field).to_have_value("")
+    field.fill("Half")
+    guest.page.get_by_role("button", name="Take back").nth(1).click()
+    expect(field).to_have_value("Two\n\nHalf")
+    guest.page.reload()
+    expect(waits).to_have_text(["One", "Three"])
     (server.folder / "gate").touch()
-    guest.wait(".end")
-    guest.page.press("#message", "Enter")
-    expect(guest.page.locator("#message")).to_have_value("")
+    guest.wait(".end", 3)
+    assert guest.texts(".bubble") == ["Hold", "One", "Three"]
+    assert guest.texts(".answer") == ["Done.", "First.", "Third."]
+    expect(waits).to_have_count(0)
+    expect(field).to_have_value("Two\n\nHalf")
+
+
+def with_message_waiting(serve, visit, script, folder):
+    """Return a server on a database, and a guest whose second message waits for the end of a run."""
+    server = serve(script, database=f"sqlite:///{folder}/runs.sqlite")
+    guest = visit(server)
+    guest.say("Hold")
+    guest.wait(".call.running")
+    guest.say("And then?")
+    guest.wait(".said.unsent")
+    return server, guest
+
+
+def test_a_message_waits_for_a_run_that_waits_for_approval(serve, visit, tmp_path):
+    script = [call("hold", name="gate"), call("danger", what="one"), "Done.", "Next."]
+    server, guest = with_message_waiting(serve, visit, script, tmp_path)
+    (server.folder / "gate").touch()
+    guest.wait(".card")
+    guest.page.get_by_role("button", name="New conversation").click()
+    expect(guest.page.locator(".said")).to_have_count(0)
+    guest.page.locator(".session .title", has_text="Hold").click()
+    expect(guest.page.locator(".said.unsent")).to_contain_text("And then?")
+    guest.page.get_by_role("button", name="Allow", exact=True).click()
+    guest.wait(".end", 2)
+    assert guest.texts(".answer") == ["Done.", "Next."]
+    assert guest.texts(".bubble") == ["Hold", "And then?"]
+
+
+def test_a_message_in_a_closed_window_is_sent_from_the_next(serve, visit, tmp_path):
+    script = [call("hold", name="gate"), "Done.", "Next."]
+    server, guest = with_message_waiting(serve, visit, script, tmp_path)
+    url = guest.page.url
+    with guest.page.expect_event("close"):
+        guest.page.close(run_before_unload=True)
+    guest.page = guest.window()
+    guest.page.goto(url)
+    guest.wait(".said.unsent")
+    guest.page.get_by_role("button", name="New conversation").click()
+    (server.folder / "gate").touch()
+    guest.page.wait_for_function("() => localStorage.length === 0")
+    guest.page.locator(".session .title", has_text="Hold").click()
+    guest.wait(".end", 2)
+    assert guest.texts(".answer") == ["Done.", "Next."]
 
 
 def test_an_answer_allows_the_waiting_calls_of_its_kind(serve, visit, place):
@@ -303,7 +352,7 @@ def test_an_answer_from_another_process_has_its_name_and_time(serve, visit, plac
         expect(guest.page.locator(".call.denied .by")).to_have_text(at)
 
 
-def test_who_may_only_approve_has_the_inbox_alone(serve, browser):
+def test_person_with_approve_alone_has_only_the_inbox(serve, browser):
     server = serve([EDIT, "Done."], people={"ada": ["use"], "eve": ["approve"]})
     ada, eve = signed_in(browser, server, "ada"), Visit(browser, server, **PHONE)
     ada.say("Mend it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -73,8 +74,11 @@ class PalServe:
 
     def started(self) -> int:
         """How many processes of the good server there are."""
-        lines = [each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline")]
-        return sum(str(self.folder / GOOD.name).encode() in each for each in lines)
+        found = 0
+        for each in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                found += str(self.folder / GOOD.name).encode() in each.read_bytes()
+        return found
 
     def stop(self) -> str:
         self.process.send_signal(signal.SIGTERM)
@@ -160,7 +164,7 @@ def test_a_message_brings_resources_and_prompts(pal_serve):
         assert pal_serve.model.requests[-1].body["messages"][-1]["content"] == "/none:nothing @none:x"
 
 
-def test_who_does_not_operate_reaches_no_server_by_words(pal_serve):
+def test_person_without_operate_reaches_no_server_by_text(pal_serve):
     with pal_serve.client(ANN) as client:
         assert states(client) == {}
         assert client.post("/api/agents/default/servers/good/look").status_code == 403

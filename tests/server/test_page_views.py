@@ -141,7 +141,7 @@ def test_settings_are_kept(serve, visit):
     guest.page.wait_for_selector("html[data-size='large'][data-theme='dark'] #message")
 
 
-def test_who_does_not_operate_has_no_such_views(serve, browser):
+def test_person_without_operate_has_no_operator_views(serve, browser):
     guest = Visit(browser, serve(["Hello."], people={"ada": ["use"]}))
     guest.page.goto(f"{guest.server.url}/#token=ada-token-0123456789")
     guest.say("Hello")

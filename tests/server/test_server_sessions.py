@@ -155,7 +155,7 @@ def test_a_socket_that_does_not_even_take_the_reason_is_cut_off(serve):
             list(map(lazy.recv, itertools.repeat(60)))
 
 
-def test_who_is_too_slow_is_dropped_and_told_why_and_who_is_too_late_reads_anew(server):
+def test_slow_client_is_dropped_with_a_reason_and_a_late_one_reads_again(server):
     with server.client() as client:
         run = begin(client, "flood")
         slow = slow_socket(server, f"GET /api/runs/{run['id']}/events HTTP/1.1\r\n")

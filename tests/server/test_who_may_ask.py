@@ -59,7 +59,7 @@ def finished(client, text, **about):
         ("", "No session with this id."),
     ],
 )
-def test_an_error_is_in_the_language_of_who_asks(server, language, words):
+def test_error_is_in_the_language_of_the_request(server, language, words):
     with server.client() as client:
         client.headers["Accept-Language"] = language
         assert client.get("/api/sessions/none").json()["detail"] == words
@@ -156,7 +156,7 @@ def memory_of(server):
     [("Content-Length: 209715200", OWNER, 413), ("Transfer-Encoding: chunked", OWNER, 413),
      ("Transfer-Encoding: chunked", "wrong", 401)],
 )  # fmt: skip
-def test_who_sends_a_huge_body_reads_why_it_is_refused(server, framing, token, status):
+def test_sender_of_a_huge_body_gets_the_reason_of_the_refusal(server, framing, token, status):
     before = memory_of(server)
     piece = b" " * (1 << 20)
     wire = b"%x\r\n%b\r\n" % (len(piece), piece) if "chunked" in framing else piece
@@ -263,7 +263,7 @@ def test_a_proxy_names_people(server):
         assert dora.get("/api/me", headers=ada).json()["name"] == "ada"
 
 
-def test_a_question_is_answered_by_who_may_approve(server):
+def test_only_a_person_with_approve_answers_a_question(server):
     with server.client(token_of("ada")) as ada, server.client(token_of("carl")) as carl:
         run = ask(ada, "danger zone")
         seen = wait_for(ada, run["id"], "run_state")

@@ -6,7 +6,6 @@ from collections import Counter
 
 from tests.helpers import NO_WAIT
 from tests.sessions.cuts import copied, keys
-from tests.sessions.work import UNKNOWN, make_tools, told
 
 from pure_agent_loop import Agent
 from pure_agent_loop.permissions import PermissionRules
@@ -14,6 +13,7 @@ from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.testing import ScriptedLLM, call, check_history
+from pure_agent_loop.testing.killed_work import UNKNOWN, make_tools, told
 
 WAITING = "waiting_permission"
 ROUNDS = {

@@ -18,9 +18,9 @@ from pathlib import Path
 from tests.sessions.approvals import NOT_RUN, ROUNDS, WAITING, WAYS, Desk
 from tests.sessions.cuts import keys
 from tests.sessions.kills import LATE, forked
-from tests.sessions.work import UNKNOWN, file_mark, told
 
 from pure_agent_loop.sessions import JsonlStore, SqliteStore
+from pure_agent_loop.testing.killed_work import UNKNOWN, file_mark, told
 
 STORES = {"jsonl": JsonlStore, "sqlite": SqliteStore}
 

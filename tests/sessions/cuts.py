@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.helpers import NO_WAIT, check_result
-from tests.sessions.work import DONE, TASK, UNKNOWN, make_tools, next_answer, told
 
 from pure_agent_loop import Agent, Permission
 from pure_agent_loop.hooks import BeforeTool, Hooks
 from pure_agent_loop.testing import ScriptedLLM, check_history
+from pure_agent_loop.testing.killed_work import DONE, TASK, UNKNOWN, make_tools, next_answer, told
 
 
 class Site:

@@ -20,14 +20,23 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.sessions.work import CALLS, DONE, ROUNDS, TASK, UNKNOWN, file_mark, make_tools, next_answer, told
-
 from pure_agent_loop import Agent
 from pure_agent_loop.errors import SessionNotFoundError
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.sessions import JsonlStore, Record, SqliteStore
 from pure_agent_loop.sessions.store import BaseLog
 from pure_agent_loop.testing import ScriptedServer, check_history
+from pure_agent_loop.testing.killed_work import (
+    CALLS,
+    DONE,
+    ROUNDS,
+    TASK,
+    check_calls,
+    file_mark,
+    make_tools,
+    next_answer,
+    told,
+)
 
 TOOL_SECONDS = 0.001
 STEPS = len(ROUNDS) + 1
@@ -83,14 +92,14 @@ class Session:
 
     def go(self, ready: int, task: str | None) -> None:
         """In a child: begin, or go on."""
-        acknowledge, append = file_mark(str(self.acks)), BaseLog.append
+        acknowledge, append = file_mark(str(self.acks)), BaseLog._append
 
-        def reported(log: BaseLog, *args: Any, **options: Any) -> Record:
-            record = append(log, *args, **options)
-            acknowledge(f"{record.id}\n")
-            return record
+        def reported(log: BaseLog, *args: Any, **options: Any) -> list[Record]:
+            records = append(log, *args, **options)
+            acknowledge("".join(f"{record.id}\n" for record in records))
+            return records
 
-        BaseLog.append = reported  # type: ignore[method-assign]  # told of each record
+        BaseLog._append = reported  # type: ignore[method-assign]  # told of each record
         agent = Agent(
             llm=self.client,
             tools=make_tools(file_mark(str(self.marks)), TOOL_SECONDS),
@@ -145,26 +154,14 @@ class Session:
         end = (found["content"], found["reason"], found["steps"])
         if end != (DONE, "completed", STEPS):
             self.wrong.append(f"it ended with {end}")
-        marks = Counter(self.marks.read_text().splitlines())
         texts = told(found["messages"])
         if list(texts) != CALLS:
             self.wrong.append(f"these calls were made: {list(texts)}")
-        recorded = self._outcomes()
-        for (name, number), text in texts.items():
-            starts, ends = marks[f"start {name} {number}"], marks[f"end {name} {number}"]
-            fine = text == f"{name} {number} is done"
-            if name == "again":
-                counts["reruns"] += starts - 1
-                right = fine and ends >= 1
-            elif fine:
-                right = starts == ends == 1
-            else:
-                counts["ambiguous"] += 1
-                counts["with an effect"] += ends
-                right = UNKNOWN in text and starts <= 1
-            if not right or recorded.get((name, number)) != text:
-                self.wrong.append(f"{name} {number}: {starts} starts, {ends} ends; {text!r}")
-        return counts
+        seen, wrong = check_calls(texts, self.marks.read_text().splitlines())
+        self.wrong += wrong
+        if self._outcomes() != texts:
+            self.wrong.append(f"recorded outcomes: {self._outcomes()}")
+        return counts + seen
 
     def _outcomes(self) -> dict[tuple[str, int], str]:
         """What is recorded about each call; nothing was begun again once its outcome was."""

@@ -71,6 +71,22 @@ def test_a_person_has_a_limit_of_their_own(store):
     assert reasons == ["completed", "budget", "completed", "completed", "budget"]
 
 
+def test_tenant_has_a_limit_of_its_own(store):
+    agent = agent_for(store, costing("1", "2", "3"), max_cost_per_day_by={"tenant": 2, "plan": 4})
+    about = (
+        {"tenant": "a", "plan": "x"},
+        {"tenant": "a"},
+        {"tenant": "b", "plan": "x"},
+        {"tenant": "c", "plan": "x"},
+    )
+    results = [agent.run("x", session_id=f"s{n}", metadata=each) for n, each in enumerate(about)]
+    assert [result.stop_reason for result in results] == ["completed", "budget", "completed", "budget"]
+    assert "limits.max_cost_per_day_by['tenant'] is reached" in results[1].error
+    assert "limits.max_cost_per_day_by['plan'] is reached" in results[3].error
+    assert agent.run("x", session_id="none").stop_reason == "completed"  # no tenant, no plan
+    assert agent.run("x", session_id="none2").stop_reason == "budget"
+
+
 def test_yesterday_does_not_count(tmp_path):
     earlier = JsonlStore(tmp_path, now=lambda: time.time() - DAY)
     agent_for(earlier, costing("one")).run("x", session_id="a")
@@ -126,8 +142,25 @@ def test_unenforceable_limit_is_rejected():
         Agent(llm=ScriptedLLM([]), limits=LoopLimits(max_cost_per_day=1, prices=PRICES)).run("x")
     with pytest.raises(ConfigError, match=r"limits\.max_cost_per_person_per_day is set, but the price"):
         Agent(llm=ScriptedLLM([]), limits=LoopLimits(max_cost_per_person_per_day=1))
+    by_tenant = LoopLimits(max_cost_per_day_by={"tenant": 1}, prices=PRICES)
+    with pytest.raises(ConfigError, match=r"this run has no session"):
+        Agent(llm=ScriptedLLM([]), limits=by_tenant).run("x")
+    with pytest.raises(ConfigError, match=r"limits\.max_cost_per_day_by\['tenant'\] is set, but the price"):
+        Agent(llm=ScriptedLLM([]), limits=LoopLimits(max_cost_per_day_by={"tenant": 1}))
+    for wrong in (5, ["tenant"], {"tenant": 0}, {1: 1}):
+        with pytest.raises(ConfigError, match=r"max_cost_per_day_by"):
+            LoopLimits(max_cost_per_day_by=wrong)
     with pytest.raises(ConfigError, match=r"max_cost_per_day=0 must be a positive number"):
         LoopLimits(max_cost_per_day=0)
+
+
+def test_subagent_is_bound_by_the_tenant_of_its_parent(store):
+    helper = AgentDefinition("helper", "Helps.", "You are helper.", limits=LoopLimits(prices=PRICES))
+    limits = LoopLimits(max_tokens=None, prices=PRICES, max_cost_per_day_by={"tenant": 2})
+    llm = ScriptedLLM(costing(call("task", agent="helper", prompt="do")))
+    agent = Agent(llm=llm, sessions=store, limits=limits, subagents=SubagentManager([helper]))
+    assert agent.run("x", session_id="a", metadata={"tenant": "a"}).stop_reason == "budget"
+    assert len(llm.requests) == 1
 
 
 def test_a_run_that_a_day_ended_replays(store):

@@ -273,7 +273,7 @@ def test_new_task_denies_open_questions_and_awaits_accepted_answers(new_store):
     assert not desk.started
 
 
-def test_who_cannot_open_a_session_after_an_answer_knows_that_another_one_resumes_with_it(new_store):
+def test_locked_session_after_an_answer_means_that_another_process_resumes_it(new_store):
     for _ in range(10):
         answer_together(new_store())
 

@@ -27,7 +27,8 @@ def test_sessions_are_kept_wherever_one_says_it(tmp_path, kind):
     agent.clone(name="other").run("3", session_id="u")
     assert {info.id for info in SessionManager(place).list()} == {"s", "t", "u"}
     assert AgentLoop(ScriptedLLM([]), tmp_path, session_manager=place).sessions.exists("s")
-    app = create_app(agent, token="x" * 20, folder=tmp_path / "own", sessions=place)
+    bare = agent.clone(sessions=None)
+    app = create_app(bare, token="x" * 20, folder=tmp_path / "own", sessions=place)
 
     async def served():
         async with app.router.lifespan_context(app):

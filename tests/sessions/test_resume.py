@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.sessions.cuts import Whole, check_cut, keys
-from tests.sessions.work import CALLS
 
 from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.testing.killed_work import CALLS
 
 
 def test_whole_run_matches_the_expected_record(new_store):

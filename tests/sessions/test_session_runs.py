@@ -8,13 +8,13 @@ import re
 import pytest
 from tests.helpers import check_result
 from tests.sessions.cuts import Site, Whole, check_cut, copied, cut, key, keys
-from tests.sessions.work import TASK, UNKNOWN, make_tools, next_answer, told
 
 from pure_agent_loop import Agent, ConfigError, LoopLimits, tool
 from pure_agent_loop.errors import SessionLockedError, SessionWriteError
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedLLM, call, check_history
+from pure_agent_loop.testing.killed_work import TASK, UNKNOWN, make_tools, next_answer, told
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ class TestCommand:
         (pal.folder / "a.txt").write_text("mine\n")
         done = pal("--session", "trip")
         assert done.returncode == 1
-        assert "left a.txt: changed since" in done.stderr
+        assert "skipped a.txt: changed since" in done.stderr
         assert pal("--force").returncode == 0
         assert (pal.folder / "a.txt").read_text() == "two\n"
         done = pal("--session", "other")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.processes import running
 from tests.snapshots.conftest import Lab, digest, tree
 
 from pure_agent_loop.snapshots import WorkspaceSnapshots
@@ -115,7 +116,7 @@ asyncio.run(run())
 def test_kill_in_the_middle_leaves_a_valid_store(lab, moment):
     lab.write("a", "1")
     words = [sys.executable, "-c", CHILD, str(lab.root), str(lab.store), moment]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
+    with running(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
         assert child.stdout.readline() == b"go\n"
         child.send_signal(signal.SIGKILL)
     found = lab.step(1, lambda: lab.write("a", "2"))

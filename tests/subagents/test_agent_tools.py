@@ -207,7 +207,7 @@ def test_one_that_hands_over_answers_with_the_other():
     assert tool_texts(boss(other).run("go").messages) == ["From the last."]
 
 
-def test_in_a_session_it_has_one_of_its_own_and_no_notice_comes(tmp_path):
+def test_agent_tool_in_a_session_gets_its_own_session_without_a_notice(tmp_path):
     store = JsonlStore(tmp_path)
     mine = boss(
         writer(["A line.", "Two."]), script=[call("writer", input="x"), "Done.", "More."], sessions=store

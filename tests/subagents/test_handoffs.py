@@ -131,6 +131,10 @@ def test_filter_gets_a_copy_and_its_failure_is_reported(tmp_path):
     assert "Handoff.filter must return a list" in pair(reads=lambda messages: "junk").run("Hi.").error
 
 
+def test_tools_of_a_run_leave_its_handoffs():
+    assert pair().run("Refund 7.", tools=[]).content == "It is done."
+
+
 def test_streams_show_both():
     types = [event.type for event in pair().run_stream("Hi.")]
     assert types.count(EventType.LOOP_START) == types.count(EventType.LOOP_END) == 2

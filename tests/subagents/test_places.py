@@ -15,7 +15,7 @@ from tests.subagents.family import HELPER, family, parent
 
 from pure_agent_loop import CancelToken, tool
 from pure_agent_loop.subagents.places import Scratch
-from pure_agent_loop.subagents.words import ENGLISH
+from pure_agent_loop.subagents.words import words_for
 from pure_agent_loop.testing import Gate, call, deltas
 from pure_agent_loop.toolbox import workspace_tools
 
@@ -191,7 +191,7 @@ def test_links_that_lead_out_are_left_out(work, tmp_path):
     (work / "out").symlink_to(tmp_path / "secret")
     (work / "in").symlink_to("a.txt")
     (work / "folder").symlink_to(tmp_path)
-    copy = Scratch(work, ENGLISH)
+    copy = Scratch(work, words_for("en"))
     asyncio.run(copy.fill())
     assert sorted(path.name for path in copy.root.iterdir()) == ["a.txt", "in"]
     (copy.root / "a.txt").unlink()

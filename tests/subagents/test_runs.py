@@ -417,7 +417,7 @@ def test_a_plan_may_ask_an_explorer():
     assert "found" in tool_texts(result.messages)[0]
 
 
-def test_a_client_of_its_own():
+def test_subagent_uses_its_own_client():
     own = ScriptedLLM(["from another model"])
     llm = family(parent=[give(), "done"])
     result = check_result(parent(llm, replace(HELPER, llm=own)).run("go"))

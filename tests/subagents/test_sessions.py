@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers import check_result, tool_texts
+from tests.processes import running
 from tests.subagents.family import HELPER, family, notices, parent
 
 from pure_agent_loop import Agent, SessionManager, tool
@@ -40,7 +41,7 @@ def only_task():
     return record
 
 
-def test_a_task_has_a_session_and_a_record_of_its_own(home):
+def test_task_has_its_own_session_and_record(home):
     llm = family(parent=[give(), "done"], helper=["the answer"])
     check_result(parent(llm).run("go", session_id="trip"))
     record = only_task()
@@ -142,16 +143,11 @@ parent(family(parent=script, helper=[deltas("the ", Loud(), "answer")])).run("go
 def crashed():
     """A program that was at work in the background, and is still alive; killed at the end."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    with subprocess.Popen(
-        [sys.executable, "-c", CRASH],
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    env = {**os.environ, "PYTHONPATH": path}
+    with running([sys.executable, "-c", CRASH], env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "at work\n"
         yield process
-        process.kill()
 
 
 def test_crash_is_reported_to_the_agent_which_can_resume(crashed):

@@ -185,8 +185,8 @@ def test_git_in_the_folder_runs_nothing_of_its_repository(hostile):
         import asyncio, json
         from pathlib import Path
         from pure_agent_loop.subagents.places import Worktree
-        from pure_agent_loop.subagents.words import ENGLISH
-        tree = Worktree(Path.cwd(), Path({str(hostile.parent)!r}, "trees", "one"), "pal/one", ENGLISH)
+        from pure_agent_loop.subagents.words import words_for
+        tree = Worktree(Path.cwd(), Path({str(hostile.parent)!r}, "trees", "one"), "pal/one", words_for("en"))
         (tree.root / "seen.txt").write_text("other\\n")
         print(json.dumps(asyncio.run(tree.report())))
     """
@@ -242,7 +242,7 @@ def test_one_place_knows_this_interpreter_and_looks_for_programs():
     assert not {(path, "sys.executable") for path in shell} & alone
 
 
-def test_each_child_gets_a_folder_and_an_environment_of_its_own():
+def test_each_child_gets_its_own_folder_and_environment():
     starters = re.compile(
         r"subprocess\.(run|Popen|call|check_call|check_output|getoutput|getstatusoutput)"
         r"|.*\.(create_)?subprocess_(exec|shell)|os\.(system|popen|posix_spawnp?|spawn\w+)"

@@ -11,7 +11,7 @@ from scripts.share_testing import TARGET, copies
 KIT = Path(__file__).parents[2] / "conformance/src/llm_client_conformance"
 
 
-def test_copies_equal_what_the_script_writes():
+def test_copies_equal_the_output_of_the_script():
     written = copies()
     kept = {path.name: path.read_text(encoding="utf-8") for path in TARGET.glob("*.py")}
     kept.pop("__init__.py")

@@ -180,7 +180,7 @@ def test_captured_output_without_overwriting_is_whole_or_cut_in_the_middle(text)
         assert len(data) - 30 <= captured.cut <= len(data) - 20
 
 
-def test_captured_progress_keeps_what_was_printed_between():
+def test_captured_progress_keeps_the_lines_printed_between():
     captured = Captured(300)
     for number in range(2_000):
         captured.add(f"\rpart {number}".encode())

@@ -54,7 +54,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("what", PLANTED)
-def test_what_could_run_is_set_aside_and_named(work, tmp_path, what):
+def test_executable_git_state_is_set_aside_and_named(work, tmp_path, what):
     folder, shell = work
     before = {path for path in (folder / ".git").rglob("*") if "objects" not in path.parts}
     said = run(shell, PLANTED[what].replace("@", str(tmp_path)))
@@ -106,7 +106,7 @@ def test_state_of_a_person_stays_where_it_was(work):
     assert (folder / ".git" / "tool.toml").read_text() == "mine"
 
 
-def test_commands_at_the_same_time_share_what_is_brought_back(work):
+def test_concurrent_commands_share_restored_git_state(work):
     folder, shell = work
     run(shell, "git rebase -q main")
 

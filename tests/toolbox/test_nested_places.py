@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.processes import running
 from tests.toolbox.sandbox_ground import require_tools
 
 from pure_agent_loop.toolbox import Shell
@@ -121,14 +122,14 @@ asyncio.run(Shell(sys.argv[1], sandbox=sys.argv[2]).shell(sys.argv[3]))
 
 
 @pytest.mark.parametrize("name", [*CHANGED, ".git/rebase-merge", "b/.envrc", "../../.git/evil"])
-def test_what_a_killed_process_left_is_set_aside_at_the_next_start(work, name):
+def test_files_of_a_killed_process_are_set_aside_at_the_next_start(work, name):
     clone, shell = work
     subprocess.run(["git", "init", "-q", str(clone.parents[1])], check=True)
     before = (clone / name).read_text() if name in CHANGED else None
     (clone / "b").mkdir()
     command = f"cd a/clone; echo evil > {name}; touch ready; while :; do :; done"
     words = [sys.executable, "-c", KILLED, str(clone.parents[1]), shell().sandbox.name, command]
-    with subprocess.Popen(words) as other:
+    with running(words) as other:
         while not (clone / "ready").exists():
             assert other.poll() is None
         other.kill()

@@ -150,7 +150,7 @@ HARD = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("what", HARD)
-def test_what_hinders_setting_aside_does_not_keep_it_in_place(top, mode, what):
+def test_obstacle_to_setting_aside_does_not_keep_the_file_in_place(top, mode, what):
     work = repository(top / "work")
     command, name = HARD[what]
     said = run(work, mode, command, "echo next")
@@ -160,7 +160,7 @@ def test_what_hinders_setting_aside_does_not_keep_it_in_place(top, mode, what):
 
 @pytest.mark.skipif(not IS_ROOT, reason="needs a folder of another user")
 @pytest.mark.parametrize("name", ["config", "modules/s/config"])
-def test_what_stays_in_place_is_said_and_stops_the_next_command(top, name):
+def test_file_left_in_place_is_reported_and_stops_the_next_command(top, name):
     work = repository(top / "work")
     file = work / ".git" / name
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from tests.processes import running
 from tests.toolbox.sandbox_ground import USERS, bash, five_ways, ground, require_tools, system_python
 
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
@@ -113,7 +114,7 @@ class TestNothingIsLeft:
         for delay in (None, 0.0, 0.05):
             (tmp_path / "up").unlink(missing_ok=True)
             words = [sys.executable, "-c", code, str(tmp_path), mode, marker]
-            with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as ours:
+            with running(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as ours:
                 assert ours.stdout is not None
                 assert ours.stdout.readline() == b"here\n"
                 if delay is None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.processes import running
 from tests.toolbox.sandbox_ground import IS_ROOT, SECRET, require_tools
 
 from pure_agent_loop import Agent
@@ -66,7 +67,7 @@ class TestWhatTheModelReads:
         assert said.endswith("[exit code 0]\n[background processes left by the command were ended: 1]")
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_process_that_is_ending_is_no_background_process(self, mode, tmp_path):
+    def test_ending_process_is_not_a_background_process(self, mode, tmp_path):
         shell = Shell(tmp_path, sandbox=mode, unsandboxed=True)
         said = run(shell, "exec 3< <(sleep 0.01); sleep 0.01 & disown")
         assert said == "(no output)\n[exit code 0]"
@@ -166,7 +167,7 @@ class TestTheEnvironment:
         shell = Shell(workspace, sandbox=mode, env={"WHO": "you"}, path=[str(tools)])
         assert run(shell, "greet") == "hello you\n[exit code 0]"
 
-    def test_a_home_of_its_own(self, mode, tmp_path):
+    def test_command_gets_its_own_home(self, mode, tmp_path):
         shell = Shell(tmp_path, sandbox=mode)
         said = run(shell, 'echo x > ~/file && mkdir -p ~/a/b && chmod 0 ~/a && echo "$HOME" && mktemp')
         assert said.endswith("[exit code 0]")
@@ -318,7 +319,7 @@ class TestProtectedNames:
         code += "print(asyncio.run(Shell(sys.argv[1]).shell(sys.argv[2])))"
         again = "touch ready; until [ -e go ]; do mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; done"
         words = [sys.executable, "-c", code, str(tmp_path), f"({again}) 2>/dev/null"]
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as other:
+        with running(words, stdout=subprocess.DEVNULL) as other:
             run(Shell(tmp_path), "until [ -e ready ]; do :; done")
             for _ in range(5):
                 run(Shell(tmp_path), "true")
@@ -333,7 +334,7 @@ class TestProtectedNames:
         code += "asyncio.run(Shell(sys.argv[1]).shell(sys.argv[2]))"
         again = "touch ready; while :; do mkdir -p .git/hooks .vscode; done"
         words = [sys.executable, "-c", code, str(tmp_path), f"({again}) 2>/dev/null"]
-        with subprocess.Popen(words) as other:
+        with running(words) as other:
             while not (tmp_path / "ready").exists():
                 assert other.poll() is None
             other.kill()

@@ -85,7 +85,7 @@ class TestOtherThingsThatGitObeys:
         (folder / ".git" / "hooks" / "post-index-change").write_text("#!/bin/sh\n")
         assert behavior(folder, "git diff") == "ask"
 
-    def test_a_submodule_has_a_configuration_of_its_own(self, folder, tmp_path):
+    def test_submodule_has_its_own_configuration(self, folder, tmp_path):
         git(tmp_path, "clone", "-q", str(folder), "other")
         git(folder, "submodule", "add", "-q", str(tmp_path / "other"), "sub")
         (folder / ".git" / "config").write_text("[core]\n\tbare = false\n")

@@ -82,7 +82,7 @@ def test_files_that_the_user_ignores_stay_out(shell, settings, named):
     assert run(shell, "touch x.log && git status --porcelain") == "?? a\n[exit code 0]"
 
 
-def test_only_what_decides_what_a_commit_holds_is_handed_over(shell, settings):
+def test_only_git_settings_that_shape_a_commit_are_passed_on(shell, settings):
     settings(
         IDENTITY + '[alias]\n\tst = status --short \\"a b\\"\n\tsh = !touch ran\n\tp = push https://key@h/x\n'
         "\tf = -c http.extraHeader=key fetch\n"
@@ -128,7 +128,7 @@ def test_commit_that_cannot_be_signed_is_not_made_and_says_so(shell, settings, t
     assert list(heads.iterdir()) == []
 
 
-def test_editor_accepts_what_git_proposes(shell, settings):
+def test_editor_accepts_the_text_proposed_by_git(shell, settings):
     settings(IDENTITY)
     commit = "git add -A && git commit -qm one && echo > b && git add b && git commit -qm two"
     said = run(shell, f"{commit} && git commit -q --amend && git rebase -q -i HEAD~1 && git log --format=%s")

@@ -84,7 +84,7 @@ def run_with(value, **settings):
     return result, llm.requests[1].messages
 
 
-def test_a_text_of_a_class_of_its_own_is_a_text(monkeypatch):
+def test_result_of_a_str_subclass_is_text(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "s3cret-of-mine")
     with ScriptedLLM([call("look"), "Seen."], tools_may_fail=True) as llm:
         result = Agent(llm=llm, tools=[gives(Text("it is s3cret-of-mine \ud800"))]).run("Look.")
@@ -98,7 +98,7 @@ def texts_of(value, **settings):
     return messages[3]["content"], messages[4:]
 
 
-def test_an_image_follows_in_a_message_of_its_own():
+def test_image_follows_in_a_separate_message():
     picture = Image(data=png(20, 10))
     result, messages = run_with(picture)
     assert messages[3]["content"] == f"[image/png, 20 x 10, {len(png(20, 10)):,} bytes]"

@@ -79,6 +79,12 @@ async def an_assistant(agent: Agent) -> str:
     return "".join(pieces)
 
 
+async def leave(agent: Agent, engine: Engine) -> str:
+    run = agent.prepare("hi", session_id="chat", sessions=engine.sessions)
+    handle = await run.detach(engine, "worker", to_file("a.md"), grace=None)
+    return handle.status()
+
+
 def durable(agent: Agent) -> str:
     with Engine("sqlite:///runs.db", agents={"worker": agent}) as engine:
         engine.schedules.add(

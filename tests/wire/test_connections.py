@@ -223,7 +223,7 @@ def test_a_forgotten_client_is_freed_without_a_search_for_garbage():
         gc.enable()
 
 
-def test_closing_twice_and_going_on_afterwards():
+def test_client_closed_twice_accepts_the_next_request():
     with ScriptedServer(["a", "b"]) as server:
         client = client_of(server)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pure_agent_loop.testing import Gate, ScriptedServer, deltas
+from tests.processes import listening
 from tests.serving import free_port
 from tests.toolbox.web import certificate
 
@@ -59,23 +59,6 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def running(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A server, from when it takes connections on that port."""
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        try:
-            while True:
-                assert process.poll() is None, process.stderr and process.stderr.read()
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except ConnectionRefusedError:
-                    continue
-            yield process
-        finally:
-            process.terminate()
-
-
-@contextmanager
 def fronted(to: ScriptedServer, folder: Path) -> Iterator[Front]:
     """nginx in front of a server; the certificate in its folder is trusted by nobody."""
     _, cert = certificate(folder, "localhost")
@@ -84,7 +67,7 @@ def fronted(to: ScriptedServer, folder: Path) -> Iterator[Front]:
     about = {"folder": folder, "port": port, "cert": cert, "key": key, "user": user, "requests": REQUESTS}
     (folder / "conf").write_text(NGINX.format(to=to.base_url.removesuffix("/v1"), **about))
     command = [program("nginx"), "-p", str(folder), "-c", str(folder / "conf"), "-e", str(folder / "errors")]
-    with running(command, port):
+    with listening(command, port):
         yield Front(f"https://localhost:{port}/v1", folder)
 
 
@@ -139,13 +122,13 @@ def test_a_server_that_is_reloaded_between_two_requests(transport, tmp_path: Pat
         assert run(client, work) == ["a"] * (REQUESTS + 1)
 
 
-def test_no_proxy_on_the_way_to_this_machine(transport, tmp_path: Path, monkeypatch):
+def test_requests_to_this_machine_bypass_the_proxy(transport, tmp_path: Path, monkeypatch):
     port, folder = free_port(), tmp_path / "proxy"
     folder.mkdir()
     (folder / "conf").write_text(PROXY.format(port=port, folder=folder))
     with ScriptedServer(handler=lambda _: "a") as server, fronted(server, tmp_path) as front:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "localhost.pem"))
-        with running([program("tinyproxy"), "-d", "-c", str(folder / "conf")], port):
+        with listening([program("tinyproxy"), "-d", "-c", str(folder / "conf")], port):
             monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
             assert get_answer(client_of(front.url), messages=HI).content == "a"
         assert get_answer(client_of(front.url), messages=HI).content == "a"  # nothing goes through it

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pure_agent_loop import Agent, OpenAIClient, Profile, RetryConfig, tool
-from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE
+from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultFloat
 from pure_agent_loop.testing import ScriptedServer, ServerRequest, answer, call, check_history, status
 
 from .talk import HI, TOOLS, client_of, get_answer, get_error
@@ -222,9 +222,13 @@ def test_explicit_option_is_never_left_out(refuse: Refusal):
         assert len(strict.refused) == len(server.requests) == 2
 
 
-def test_a_temperature_of_ours_is_left_out_and_the_same_one_of_the_caller_is_not():
+def test_the_default_temperature_is_left_out_and_another_one_is_not():
     refuse = has("temperature", "Unsupported parameter: 'temperature' is not supported with this model.")
-    for given, reason in (({}, "completed"), ({"temperature": 0.7}, "error")):
+    for given, reason in (
+        ({}, "completed"),
+        ({"temperature": 0.7}, "completed"),
+        ({"temperature": 0.6}, "error"),
+    ):
         with ScriptedServer(handler=Strict(refuse)) as server:
             agent = Agent("m", "k", server.base_url, tools=[add], **given)
             assert agent.run("Add.").stop_reason == reason
@@ -301,7 +305,7 @@ def test_learned_profile_can_be_pasted():
         [status(400, "Unsupported parameter: 'temperature' is not supported"), "hi"]
     ) as server:
         client = client_of(server)
-        get_answer(client, temperature=DEFAULT_TEMPERATURE)
+        get_answer(client, temperature=DefaultFloat(DEFAULT_TEMPERATURE))
     code = client.profile.to_code()
     assert code == "Profile('any other server', refuses=('temperature',))"
     assert eval(code, {"Profile": Profile}) == client.profile
@@ -335,7 +339,7 @@ def test_error_that_is_not_a_rejection_is_raised_without_a_retry(words: str):
 def test_a_server_that_refuses_for_ever_is_not_asked_for_ever():
     refuse = status(400, "Unsupported parameter: 'temperature', 'top_p' are not supported")
     with ScriptedServer(handler=lambda request: refuse) as server:
-        get_error(client_of(server), temperature=DEFAULT_TEMPERATURE, top_p=0.5)
+        get_error(client_of(server), temperature=DefaultFloat(DEFAULT_TEMPERATURE), top_p=0.5)
         assert len(server.requests) == 2
 
 

@@ -108,7 +108,7 @@ def test_tools_with_the_names_of_others_inside_theirs_are_kept_apart():
     "words",
     ["Invalid 'messages[0].tool_calls[0].function.name': 'odd'", "The 'odd' and 'fine' tools clash", "No."],
 )
-def test_a_refusal_that_names_no_tool_stays_a_refusal(words):
+def test_refusal_without_a_tool_name_ends_the_run(words):
     with ScriptedServer(handler=refusing(words, "odd")) as server:
         _, result = run(server, [Others("odd", "fine")])
         assert (result.stop_reason, len(server.requests)) == ("error", 1)

@@ -13,9 +13,9 @@ from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import (
     DEFAULT_TEMPERATURE,
-    NO_THINKING,
     PROFILES,
     THINKING_LEVELS,
+    DefaultFloat,
     Profile,
     profile_for,
     register,
@@ -33,7 +33,7 @@ ANY = "https://models.example/v1"
 def thinking(model: str, url: str, level: str) -> dict[str, Any]:
     """The fields a thinking level brings, and whether the temperature stays."""
     client = OpenAIClient(model, "k", url, level)
-    body = client.request_body(HI, None, {"temperature": DEFAULT_TEMPERATURE}, stream=False)
+    body = client.request_body(HI, None, {"temperature": DefaultFloat(DEFAULT_TEMPERATURE)}, stream=False)
     assert body.pop("model") == model
     assert body.pop("messages") == HI
     body.pop("prompt_cache_key", None)
@@ -67,10 +67,10 @@ def thinking(model: str, url: str, level: str) -> dict[str, Any]:
 def test_thinking_by_profile(model: str, url: str, expected: dict[str, Any]):
     assert thinking(model, url, "high") == expected
     gone = {"reasoning_effort", "thinking", "enable_thinking", "reasoning"}
-    assert thinking(model, url, NO_THINKING) == {key: v for key, v in expected.items() if key not in gone}
+    assert thinking(model, url, "off") == {key: v for key, v in expected.items() if key not in gone}
 
 
-@pytest.mark.parametrize("level", [level for level in THINKING_LEVELS if level != "off"])
+@pytest.mark.parametrize("level", [level for level in THINKING_LEVELS if level not in ("off", "none")])
 def test_every_level_reaches_the_wire(level: str):
     assert thinking("o3", OPENAI, level) == {"reasoning_effort": level}
 
@@ -246,7 +246,7 @@ def test_a_server_here_needs_no_key():
 
 def test_a_server_elsewhere_needs_one():
     with pytest.raises(ConfigError) as caught:
-        OpenAIClient("m")
+        OpenAIClient("m").prepare()
     text = str(caught.value)
     for word in ("https://api.openai.com/v1", "api_key=", "OPENAI_API_KEY", "11434", "model='local'"):
         assert word in text

@@ -21,6 +21,7 @@ IDS = {name if section == "model" else f"{section}.{name}" for section, name in 
 # Placeholders of the Chinese text alone: the English one has the words of an error instead.
 IN_CHINESE_ONLY = {"code", "kind", "line", "column", "command"}
 LOOKUPS = {"model_text", "user_text", "notice", "message_in", "in_each_language", "TranslatedText"}
+SUBAGENT_LOOKUPS = {"words", "self.words", "self._words"}  # see `subagents.words.words_for`
 
 
 @lru_cache
@@ -121,3 +122,13 @@ def test_every_lookup_fills_in_the_placeholders():
             if not wanted <= names or not placeholders(table(section or "model", "en")[key]) <= names:
                 wrong.append(ast.unparse(node))
     assert wrong == []
+
+
+def test_the_texts_of_subagents_are_looked_up_with_their_placeholders():
+    messages = table("subagents", "en")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (SOURCE / "subagents").glob("*.py")]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in SUBAGENT_LOOKUPS:
+            name, values = node.args[0], {keyword.arg for keyword in node.keywords}
+            if isinstance(name, ast.Constant) and None not in values:
+                assert placeholders(messages[name.value]) <= values, ast.unparse(node)

@@ -22,14 +22,19 @@ from pure_agent_loop import (
     BeforeTool,
     Budget,
     CancelToken,
+    ContextBuilder,
+    Handoff,
     Hooks,
     LoopLimits,
     Permission,
     PermissionRules,
+    PersonaConfig,
     ToolExecutionError,
+    prompts_for,
     tool,
 )
-from pure_agent_loop.assistant import MemoryStore, SkillsLoader
+from pure_agent_loop.assistant import MemoryStore, Situation, SkillsLoader
+from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.subagents import EXPLORE, VERIFY, AgentDefinition, SubagentManager
 from pure_agent_loop.testing import ScriptedLLM, answer, call, raw_call
 from pure_agent_loop.testing.script import Call
@@ -43,6 +48,7 @@ from pure_agent_loop.toolbox import (
     calculator,
     workspace_tools,
 )
+from pure_agent_loop.toolsets import searchable
 
 MODES = ["native", "json", "text"]
 ENGLISH = re.compile(r"(?<![A-Za-z])[A-Za-z]{2,}(?:[ \t\n]+[A-Za-z]{1,}){1,}[ \t\n]+[A-Za-z]{2,}")
@@ -479,6 +485,57 @@ def test_subagents(room):
         agent = Agent(llm=llm, tools=workspace_tools(room), language="zh", limits=LIMITS, subagents=manager)
         agent.run("去")
     assert "子代理" in check(llm)
+
+
+CHINESE_BY = {
+    "loop": ({"language": "zh"}, {}, {}),
+    "prompts": ({"prompts": prompts_for("zh")}, {}, {}),
+    "builder": ({}, {"language": "zh"}, {}),
+    "persona": ({}, {}, {"language": "zh"}),
+}
+# Names in what a Chinese assistant tells its model: of permission modes, tools, files, programs and units.
+NAMES = {*PERMISSION_MODES, "UTC", "token", "bubblewrap", "Git", "Linux", "bash", "notes", "file"}
+
+
+@pytest.mark.parametrize("by", CHINESE_BY)
+@pytest.mark.parametrize("name", [None, "assistant", "coder"])
+def test_first_request_of_an_assistant_has_only_names_in_english(room, by, name):
+    of_loop, of_builder, of_persona = CHINESE_BY[by]
+    (room / "AGENTS.md").write_text("先看。", encoding="utf-8")
+    MemoryStore(room).write("茶")
+    persona = PersonaConfig("小达", **of_persona) if name is None else PersonaConfig.named(name, **of_persona)
+    skills = SkillsLoader(str(room / "skills"), user=False)
+    builder = ContextBuilder(room, MemoryStore(room), skills, persona, trust_folder=True, **of_builder)
+    inner = Agent(llm=ScriptedLLM(["好"]), name="other", description="查资料。", language="zh")
+    with ScriptedLLM(["好"]) as llm:
+        loop = AgentLoop(
+            llm,
+            room,
+            [*all_tools(room, Fetch()), inner, searchable([slow])],
+            builder,
+            subagent_manager=SubagentManager(),
+            limits=LoopLimits(max_turns=3),
+            handoffs=[Handoff(inner.clone(name="next"))],
+            **of_loop,
+        )
+        work = loop.process_direct("去", "one", channel="微信", chat_id="7", context={"题": "茶"})
+        assert asyncio.run(work) == "好"
+    check(llm)
+    ((messages, tools),) = [(request.messages, request.tools) for request in llm.requests]
+    said = "\n".join(message["content"] for message in messages)
+    assert "茶" in said
+    words = re.findall(r"[A-Za-z]{3,}", re.sub(r"[\w.<-]*[/_.=][\w./_>-]*", " ", said))
+    assert set(words) - NAMES <= {each["function"]["name"] for each in tools} | {"brew"}
+
+
+def test_facts_of_a_place(room):
+    facts = Situation(room, None, "ask", True, {"max_turns": 3}, "茶").text
+    with ScriptedLLM(["好"]) as llm:
+        assert Agent(llm=llm, system_prompt="好", language="zh", facts=facts).run("去").content == "好"
+    told = "\n".join(message["content"] for message in llm.requests[0].messages)
+    assert "茶" in told
+    words = re.findall(r"[A-Za-z]{3,}", re.sub(r"[\w.<-]*[/_.=][\w./_>-]*", " ", told))
+    assert set(words) <= NAMES
 
 
 def test_the_assistant(room):

@@ -24,7 +24,7 @@ from pure_agent_loop.toolbox.files.folder import FolderHandle, unlinked_folder
 from pure_agent_loop.toolbox.files.replacing import require_replaceable
 
 MAX_BYTES = 10_000_000  # maximum size of a file to request from the editor
-THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # run one at a time if there is an editor
+THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # these tools run exclusively if there is an editor
 
 
 class EditorFiles(Workspace):
@@ -38,7 +38,6 @@ class EditorFiles(Workspace):
     def __init__(self, root: Path, editor: Editor) -> None:
         super().__init__(root)
         self._editor = editor
-        self.notes_questions = False  # calls to the editor are made only from threads
 
     def open_for_reading(self, path: str) -> BinaryIO:
         """See `Workspace`. The text is read from the editor if possible."""
@@ -77,7 +76,7 @@ class EditorFiles(Workspace):
         try:
             with self.open_for_reading(path) as file:
                 return _text(file.read(MAX_BYTES))
-        except (WorkspaceError, OSError):  # the file is missing, or `write` reports the error
+        except (WorkspaceError, OSError):  # a missing file; `write` reports other errors
             return None
 
     def _write_by_editor(
@@ -86,7 +85,7 @@ class EditorFiles(Workspace):
         self.require_unprotected(path)
         parts = self.parts(path)
         if not parts:
-            return super().write(path, data)  # raises the error
+            return super().write(path, data)  # raises the error for an empty path
         with (
             self._translate_errors(path),
             self.changing,
@@ -110,7 +109,7 @@ class EditorFiles(Workspace):
             return _text(file.read(MAX_BYTES)) is not None
 
     def _require_same(self, folder: FolderHandle, parts: tuple[str, ...], path: str) -> None:
-        """Check that the path still leads to the same folder, without links."""
+        """Check that the path still resolves to the same folder and contains no symbolic links."""
         with unlinked_folder(self.root, self._open, parts[:-1]) as reopened:
             before, after = folder.status("."), reopened.status(".")
             status = reopened.status(parts[-1])

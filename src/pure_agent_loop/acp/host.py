@@ -59,7 +59,7 @@ class Asked:
 
     Args:
         text: The question, without the diff.
-        planned: The planned change of a file; None if it is not certain.
+        planned: The planned change of a file; None if it cannot be predicted.
         rules: Rules that would cover calls of this kind; empty if every such rule would be too broad.
     """
 
@@ -82,7 +82,7 @@ class Option:
 
 
 class Editor(Protocol):
-    """Access to an editor: the user, files with unsaved changes, and terminals."""
+    """Access to an editor: questions and notices to its user, files with unsaved changes, and terminals."""
 
     reads: bool
     """True if the editor reads files."""
@@ -130,7 +130,7 @@ class Editor(Protocol):
 
 
 class Work(Protocol):
-    """The work of one session."""
+    """Executes the tasks and commands of one session."""
 
     @property
     def folder(self) -> Path:
@@ -227,7 +227,7 @@ class Host(Protocol):
         """
 
     async def sessions(self, folder: Path | None, start: int, count: int) -> Sequence[Known]:
-        """Return up to `count` sessions of a folder (None for all), newest use first, skipping `start`."""
+        """Return `count` sessions of a folder (None for all), last used first, skipping the first `start`."""
 
     def delete(self, session_id: str) -> None:
         """Delete a session.

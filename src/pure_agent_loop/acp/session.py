@@ -23,7 +23,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
 EDITOR_SECONDS = 30.0  # timeout of the editor's file access
-_STOP_REASONS = {  # key: stop reason, or else its kind
+_STOP_REASONS = {  # protocol's stop reason by stop reason, else by the stop reason's kind
     "token_limit": "max_tokens",
     "budget": "max_tokens",
     "content_filter": "refusal",
@@ -244,7 +244,8 @@ class AcpSession:
                 options |= {"reject_session": "reject_always"}
             summary = calls.summarize(request.tool, request.args, self.work.folder)
             diff = [] if asked.planned is None else [calls.as_diff(asked.planned, self.work.folder)]
-            content = [*diff, calls.as_output(asked.text)]  # some editors show only the first
+            # The diff comes first, because some editors show only the first item.
+            content = [*diff, calls.as_output(asked.text)]
             choice = await self._choose(request.call_id, {**summary, "content": content}, options, rules)
             return await self._apply_choice(choice, rules)
 

@@ -50,7 +50,8 @@ class EditorShell(Shell):
         call = current_call()
         if read_only or call is None:
             return await super()._run(command, seconds, read_only=read_only, echo=echo)
-        with tempfile.TemporaryDirectory(prefix="pal-terminal-") as folder:  # private to the user
+        # Only this user can read this folder.
+        with tempfile.TemporaryDirectory(prefix="pal-terminal-") as folder:
             task = {"shell": self._shell_options, "command": command, "seconds": seconds, "folder": folder}
             argv = module_argv("pure_agent_loop.acp.in_terminal", json.dumps(task))
             try:

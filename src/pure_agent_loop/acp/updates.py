@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,11 +12,12 @@ from pure_agent_loop.acp.host import Work
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.sessions.story import Entry
 from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.text import parsed_object
 from pure_agent_loop.toolbox import TODO_TOOL
 
 SendUpdate = Callable[[Mapping[str, Any]], Awaitable[None]]
-MAX_PROGRESS = 20_000  # maximum characters of a call's progress to show, the newest ones
-MAX_SUBCALLS = 40  # maximum calls of a subagent to show, the newest ones
+MAX_PROGRESS = 20_000  # characters of a call's progress to show, counted from the end
+MAX_SUBCALLS = 40  # newest calls to show per subagent
 _STATES = {"pending": "pending", "running": "in_progress", "error": "failed"}
 _SIGNS = {"running": "…", "error": "✗"}  # signs shown after a subagent's calls
 _TASK_FIELDS = ("agent", "state", "calls", "tokens")
@@ -43,7 +43,7 @@ class _ShownCall:
     text: str = ""  # the progress while the call runs, then the result
     attached: list[Mapping[str, Any]] = field(default_factory=list)  # diffs and terminals
     tasks: dict[str, str] = field(default_factory=dict)  # a line per subagent that the call started
-    subcalls: dict[str, str] = field(default_factory=dict)  # a line per call that these subagents make
+    subcalls: dict[str, str] = field(default_factory=dict)  # a line per call of these subagents
 
     def content(self) -> list[Mapping[str, Any]]:
         """Return the content to show.
@@ -214,8 +214,5 @@ async def send_history(entries: Iterable[Entry], work: Work, send: SendUpdate) -
 
 
 def _arguments(text: str) -> Mapping[str, Any]:
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
-        arguments = None
-    return arguments if isinstance(arguments, dict) else {"arguments": text}
+    arguments = parsed_object(text)
+    return {"arguments": text} if arguments is None else arguments

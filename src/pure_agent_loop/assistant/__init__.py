@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.assistant.memory import MemoryEntry, MemoryStore, MemoryStoreError
     from pure_agent_loop.assistant.notes import project_notes, user_notes
     from pure_agent_loop.assistant.persona import PersonaConfig, personas
+    from pure_agent_loop.assistant.situation import Situation
     from pure_agent_loop.assistant.skills import Skill, SkillsLoader
     from pure_agent_loop.assistant.trust import (
         SUBAGENTS_FOLDER,
@@ -43,6 +44,7 @@ __all__ = [
     "MemoryStore",
     "MemoryStoreError",
     "PersonaConfig",
+    "Situation",
     "Skill",
     "SkillsLoader",
     "guidance_of",
@@ -68,6 +70,7 @@ _LATER = {
     "MemoryStore": "memory",
     "MemoryStoreError": "memory",
     "PersonaConfig": "persona",
+    "Situation": "situation",
     "Skill": "skills",
     "SkillsLoader": "skills",
     "personas": "persona",

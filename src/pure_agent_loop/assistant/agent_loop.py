@@ -9,18 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.assistant.context_builder import Context, ContextBuilder, are_messages
+from pure_agent_loop.assistant.context_builder import Context, ContextBuilder, are_messages, in_language_of
 from pure_agent_loop.assistant.memory import MemoryStore
 from pure_agent_loop.assistant.providers import as_model
+from pure_agent_loop.assistant.situation import Situation
 from pure_agent_loop.assistant.skills import SkillsLoader
 from pure_agent_loop.assistant.trust import guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords
 from pure_agent_loop.audit import AuditLog
+from pure_agent_loop.budget import check_limit
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.bind import bind_kit, list_tools, release_toolsets
 from pure_agent_loop.kernel.calls import run_calls
 from pure_agent_loop.kernel.kit import Kit
@@ -36,6 +37,7 @@ from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import check_fields, kit_of
+from pure_agent_loop.runs.together import least
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import Language, use_messages
@@ -49,8 +51,21 @@ __all__ = ["AgentLoop"]
 
 MAX_RUN_TOKENS = 1_000_000
 DEFAULT_MAX_HISTORY = 200
-DEFAULT_MAX_TOKENS = DefaultInt(4096)
-_RESERVED = ("cwd", "limits", "retry", "sessions", "llm", "system_prompt", "tools")
+DEFAULT_MAX_TOKENS = 4096
+_RESERVED = (
+    "cwd",
+    "facts",
+    "limits",
+    "llm",
+    "retry",
+    "sessions",
+    "subagents",
+    "system_prompt_per",
+    "system_prompt",
+    "tool_attempts",
+    "tool_retry_delay",
+    "tools",
+)
 
 
 class AgentLoop:
@@ -76,10 +91,12 @@ class AgentLoop:
         max_retries: Retries of a failed request; also attempts of an ``idempotent`` tool.
         retry_delay: Seconds before the first retry of a request, and between attempts of a tool.
         temperature: Sampling temperature; None to omit it from requests.
-        max_tokens: Maximum tokens per model response; None to omit it from requests.
+        max_tokens: Maximum tokens per model response; None to omit it from requests. 4096, the default, is
+            omitted or lowered for models that reject it.
         max_tool_calls: Tool calls per message; at the limit the answer ends with a note.
         max_history: Messages to keep; older ones are summarised into memory. None means no limit.
-        limits: Further limits; ``max_turns`` and ``max_tool_calls`` in them are ignored.
+        limits: Further limits. Of ``max_turns`` and `max_iterations`, and of the two `max_tool_calls`, the
+            smaller one holds.
         language: ``en`` or ``zh`` for the framework's texts; None for the language of the context builder.
         trust_folder: Use ``AGENTS.md`` and the skills of the workspace. None uses them if a person trusted
             their exact content in ``pal run``. Texts that are left out are logged.
@@ -120,15 +137,20 @@ class AgentLoop:
         self.workspace = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
         if context_builder is not None and trust_folder is not None:
             raise ConfigError("trust_folder= conflicts with context_builder=; pass it to ContextBuilder.")
-        builder = context_builder or _default_builder(self.workspace, language, trust_folder)
+        chosen = language or getattr(agent_options.get("prompts"), "language", None)
+        builder = context_builder or _default_builder(self.workspace, chosen, trust_folder)
+        builder = in_language_of(chosen, builder)
         self.context_builder = builder
         if not isinstance(session_manager, SessionManager):
             session_manager = SessionManager(session_manager)
         self.sessions = session_manager
+        check_limit("max_iterations", max_iterations)
+        check_limit("max_tool_calls", max_tool_calls)
+        limits = limits or LoopLimits(max_tokens=MAX_RUN_TOKENS)
         limits = replace(
-            limits or LoopLimits(max_tokens=MAX_RUN_TOKENS),
-            max_turns=max_iterations,
-            max_tool_calls=max_tool_calls,
+            limits,
+            max_turns=least(limits.max_turns, max_iterations),
+            max_tool_calls=least(limits.max_tool_calls, max_tool_calls),
         )
         if "audit" not in agent_options:
             agent_options["audit"] = AuditLog(
@@ -143,8 +165,8 @@ class AgentLoop:
             limits=limits,
             retry=RetryConfig(max_retries=max_retries, base_delay=retry_delay),
             temperature=temperature,
-            max_tokens=max_tokens,
-            language=cast("Language | None", language or self.context_builder.language),
+            max_tokens=DefaultInt(max_tokens) if max_tokens == DEFAULT_MAX_TOKENS else max_tokens,
+            language=cast("Language | None", chosen or builder.language),
             sessions=self.sessions.store,
             cwd=self.workspace.root,
             tool_attempts=max(1, max_retries),
@@ -174,19 +196,22 @@ class AgentLoop:
         builder = self.context_builder
         is_first = not self.sessions.exists(session_id)
         prompt = {"role": "system", "content": builder.build_system_prompt()} if is_first else None
-        inbox, history = Inbox(), list[Message]()
-        if is_first and are_messages(context):  # an existing session already has a history
+        history = list[Message]()
+        # Only for a new session, because an existing one already has a history.
+        if is_first and are_messages(context):
             history, context = list(context), None
-        note = builder.note(context, channel, chat_id, is_first=is_first)
-        if note:
-            inbox.put(note, synthetic=True)
+        about, config = builder.note(context, channel, chat_id, is_first=True), self.agent.config
+        mode = "" if all(tool.read_only for tool in self.tools) else config.permission_mode
+        situation = Situation(
+            self.workspace.root, mode=mode, is_attended=True, limits=config.limits, about=about
+        )
         return self.agent.prepare(
             message,
             None if prompt is None else [prompt, *history],
             cancel_token=cancel_token,
-            inbox=inbox,
             session_id=session_id,
             media=media,
+            facts=situation.text if about else None,
         )
 
     async def process_message(
@@ -252,23 +277,25 @@ class AgentLoop:
             return _after(result, self.context_builder.words)
         return result.content
 
-    async def execute_tool(self, name: str, args: Mapping[str, Any]) -> str:
+    async def execute_tool(self, tool_name: str, arguments: Mapping[str, Any]) -> str:
         """Call a tool as the model would, with the agent's permissions, hooks, timeouts and retries.
 
         Args:
-            name: Name of the tool.
-            args: Arguments for the tool.
+            tool_name: Name of the tool.
+            arguments: Arguments for the tool.
 
         Returns: The result as the model reads it, even for an error or a denial.
 
         Raises:
-            ConfigError: `args` is not a mapping.
+            ConfigError: `arguments` is not a mapping.
         """
-        if not isinstance(args, Mapping):
-            raise ConfigError(f"args={args!r:.80} must be a mapping of names to values.")
+        if not isinstance(arguments, Mapping):
+            raise ConfigError(f"arguments={arguments!r:.80} must be a mapping of names to values.")
         state, zero = QueryState(), TokenUsage.zero()
         state.begin_step()
-        state.add_response(LLMResponse(None, [ToolCall("call_1", name, dict(args))], zero, None), zero)
+        state.add_response(
+            LLMResponse(None, [ToolCall("call_1", tool_name, dict(arguments))], zero, None), zero
+        )
         await _run_calls(state, bind_kit(state, kit_of(self.agent)))
         return _waiting(state, self.context_builder.words) or str(state.messages[-1]["content"])
 
@@ -311,7 +338,7 @@ class _TextView:
             self._in_answer, self._gap = False, True
             return f"\n\n{self._words.starts_again}"
         if event.type is EventType.ACTION or (event.type is EventType.NOTICE and not self._in_answer):
-            self._gap = True  # a notice between two answers: a new message has arrived
+            self._gap = True  # a notice between two answers means that a new message has arrived
         if event.type in (EventType.ACTION, EventType.STEP_END):
             self._in_answer = False
         return ""

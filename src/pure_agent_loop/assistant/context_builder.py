@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.assistant.memory import MemoryStore
 from pure_agent_loop.assistant.notes import Note, user_notes
-from pure_agent_loop.assistant.persona import PersonaConfig, personas
+from pure_agent_loop.assistant.persona import PersonaConfig
+from pure_agent_loop.assistant.situation import date_text, one_fact
 from pure_agent_loop.assistant.skills import SkillsLoader
-from pure_agent_loop.assistant.trust import guidance_of, is_trusted
+from pure_agent_loop.assistant.trust import Guidance, guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords, words_for
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.messages import Message, text_of, tool_message, user_message, wire_call
@@ -20,6 +23,7 @@ from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.folders import data_folder
+from pure_agent_loop.support.language import default_language
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text
 from pure_agent_loop.toolbox.files.workspace import Workspace
@@ -51,11 +55,12 @@ class ContextBuilder:
         memory: The memory; None for no memory.
         skills: The skills; None for no skills.
         persona_config: The persona; None for ``assistant``.
-        language: ``en`` or ``zh``; None for the persona's language, or else the default of the environment.
+        language: ``en`` or ``zh``; None for the language of the persona, of the `AgentLoop`, or else the
+            default of the environment.
         words: Custom texts by section: ``dataclasses.replace(words_for("en"), safety="...")``.
         read_notes: Include the project's ``AGENTS.md`` files, if they are trusted.
-        trust_folder: Use the texts in this folder. None uses them if a person trusted their exact content
-            in ``pal run``. Texts left out are logged.
+        trust_folder: Use the texts in this folder; or the `Guidance` with the texts that a person trusts.
+            None uses them if a person trusted their exact content in ``pal run``. Texts left out are logged.
         now: Function that returns the time for the note.
 
     Raises:
@@ -72,17 +77,23 @@ class ContextBuilder:
         language: str | None = None,
         words: AssistantWords | None = None,
         read_notes: bool = True,
-        trust_folder: bool | None = None,
+        trust_folder: bool | Guidance | None = None,
         now: Callable[[], datetime] = _local_now,
     ) -> None:
         self.workspace = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
         self.memory = memory
         self.skills = skills
-        self.language = language or (persona_config.language if persona_config else None)
-        self.persona = persona_config or personas(self.language)["assistant"]
-        self.words = words or words_for(self.language)
+        self._own_words = words
+        self.persona = persona_config or PersonaConfig()
+        self._set_language(language or self.persona.language)
         self._read_notes, self._trust_folder, self._logged_digest = read_notes, trust_folder, ""
         self._now = checked_function("now", now)
+
+    def _set_language(self, language: str | None) -> None:
+        self.language = language
+        if self.persona.language is None:
+            self.persona = replace(self.persona, language=language)
+        self.words = self._own_words or words_for(language)
 
     def build_system_prompt(self) -> str:
         """Return the system prompt: the stable parts first, the workspace's notes last."""
@@ -96,6 +107,7 @@ class ContextBuilder:
         catalogue = skills.catalogue() if skills else ""
         return {
             "identity": "\n\n".join(part for part in (identity.strip(), self.persona.text()) if part),
+            "work": words.work,
             "tools": words.tools,
             "memory": words.memory if self.memory else "",
             "safety": words.safety,
@@ -114,6 +126,8 @@ class ContextBuilder:
         """Return the folder's trusted notes, as read when trust was checked."""
         if self._trust_folder is False:
             return ()
+        if isinstance(self._trust_folder, Guidance):
+            return self._trust_folder.notes
         guidance = guidance_of(self.workspace.root)
         if self._trust_folder or is_trusted(guidance):
             return guidance.notes
@@ -132,7 +146,7 @@ class ContextBuilder:
         *,
         is_first: bool = False,
     ) -> str:
-        """Return the note for a message: time, channel, chat and context.
+        """Return the note for a message: date, channel, chat and context.
 
         Args:
             context: Context of the message: a string, a mapping, or messages.
@@ -144,12 +158,12 @@ class ContextBuilder:
             ConfigError: `context` has the wrong type or is too long.
         """
         words = self.words
-        lines = [words.now.format(now=f"{self._now():%Y-%m-%d %H:%M %Z (%A)}")]
+        lines = [words.now.format(now=date_text(self._now(), self.language or default_language()))]
         lines += [words.channel.format(channel=_one_line(channel))] if channel else []
         lines += [words.chat.format(chat=_one_line(chat_id))] if chat_id else []
-        lines += [_context_text(context)] if context else []
+        lines += [one_fact(words.about.format(text=_context_text(context)))] if context else []
         remembered = self.memory.digest(MAX_REMEMBERED_CHARS) if is_first and self.memory else ""
-        lines += [words.remembered.format(text=remembered)] if remembered else []
+        lines += [one_fact(words.remembered.format(text=remembered))] if remembered else []
         return words.context.format(text="\n".join(lines)) if words.context else ""
 
     def build_messages(
@@ -162,7 +176,7 @@ class ContextBuilder:
         channel: str | None = None,
         chat_id: str | None = None,
     ) -> list[Message]:
-        """Return the messages of a request: system prompt, history, new message with images, note.
+        """Return the messages of a request: system prompt, history, note, new message with images.
 
         Args:
             history: Earlier messages; a leading system message is replaced.
@@ -181,9 +195,9 @@ class ContextBuilder:
         before = list(history)
         if before and before[0].get("role") in ("system", "developer"):
             before.pop(0)
-        messages = [user_message(current_message, media_parts(media))]
         note = self.note(context, channel, chat_id, is_first=not before)
-        messages += [user_message(note)] if note else []
+        messages = [user_message(note)] if note else []
+        messages += [user_message(current_message, media_parts(media))]
         prompt = {"role": "system", "content": self.build_system_prompt()}
         return [prompt, *before, *map(dict, messages)]
 
@@ -220,6 +234,15 @@ class ContextBuilder:
             message["content"] = ""
         messages.append(message)
         return messages
+
+
+def in_language_of(language: str | None, builder: ContextBuilder) -> ContextBuilder:
+    """Return a builder that has no language of its own with its texts in a language."""
+    if builder.language is not None or language is None:
+        return builder
+    builder = copy(builder)
+    builder._set_language(language)
+    return builder
 
 
 def _wrap_note(note: Note) -> str:

@@ -78,11 +78,8 @@ def _user(user_file: str | os.PathLike[str] | None) -> list[tuple[Path, str, str
 
 def _places(folder: Path) -> list[tuple[Path, str, str]]:
     root = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
-    path = [root]
-    for part in folder.relative_to(root).parts:
-        path.append(path[-1] / part)
     places = []
-    for parent in path:
+    for parent in [path for path in (folder, *folder.parents) if path.is_relative_to(root)][::-1]:
         name = next((name for name in _NAMES if (parent / name).is_file()), None)
         if name is not None:
             relative = (parent / name).relative_to(root).as_posix()
@@ -96,5 +93,5 @@ def _read(root: Path, path: str, limit: int) -> str:
             data = file.read(limit + 1)
     except (WorkspaceError, ConfigError, OSError):
         return ""
-    encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"  # the text as `read_file` shows it
+    encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"  # decode as `read_file` does
     return clean_text(data[:limit].decode(encoding, "ignore" if len(data) > limit else "replace")).strip()

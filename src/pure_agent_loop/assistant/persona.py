@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.language import checked_choice, default_language, in_language
+from pure_agent_loop.support.language import checked_choice, in_language
 
 MAX_FILE_BYTES = 64_000
 _HELPFUL = "You help with whatever is asked, and say so when you do not know."
@@ -108,8 +108,8 @@ class PersonaConfig:
         description: Role of the persona, in the second person.
         style: Writing style of the persona.
         rules: Rules of the persona, one sentence each.
-        language: ``en`` or ``zh``, for the persona and the framework's texts; None for the default of the
-            environment.
+        language: ``en`` or ``zh``, for the persona and the framework's texts; None for the language of the
+            `ContextBuilder`, else the default of the environment.
 
     Raises:
         ConfigError: A value has the wrong type, or the name is empty.
@@ -133,10 +133,15 @@ class PersonaConfig:
         if self.language not in (None, "en", "zh"):
             raise ConfigError(f"PersonaConfig.language={self.language!r} is not supported. Use 'en' or 'zh'.")
         object.__setattr__(self, "rules", tuple(self.rules))  # accept a list
-        english, own = _BUILT_IN["en"]["assistant"], in_language(_BUILT_IN, self.language)["assistant"]
-        for place, name in enumerate(("name", "description")):
-            if getattr(self, name) == english[place]:  # translate the default
-                object.__setattr__(self, name, own[place])
+        built_in, mine = (
+            in_language(_BUILT_IN, self.language),
+            (self.name, self.description, self.style, self.rules),
+        )
+        for key, theirs in [pair for texts in _BUILT_IN.values() for pair in texts.items()]:
+            for field_, text, own in zip(fields(self), theirs, built_in[key], strict=False):
+                # Translate a default value, or the text of a whole built-in persona.
+                if text and getattr(self, field_.name) == text and (key == "assistant" or mine == theirs):
+                    object.__setattr__(self, field_.name, own)
 
     @classmethod
     def named(cls, name: str, language: str | None = None) -> PersonaConfig:
@@ -144,7 +149,7 @@ class PersonaConfig:
 
         Args:
             name: ``assistant``, ``coder``, ``researcher``, ``writer`` or ``reviewer``.
-            language: ``en`` or ``zh``; None for the default of the environment.
+            language: As for `PersonaConfig`.
 
         Raises:
             ConfigError: The name or language is unknown.
@@ -210,13 +215,9 @@ def personas(language: str | None = None) -> dict[str, PersonaConfig]:
     """Return the built-in personas, by name.
 
     Args:
-        language: ``en`` or ``zh``; None for the default of the environment.
+        language: As for `PersonaConfig`.
 
     Raises:
         ConfigError: The language is not supported.
     """
-    ready, language = in_language(_BUILT_IN, language), language or default_language()
-    return {
-        key: PersonaConfig(name, description, style, rules, language)
-        for key, (name, description, style, rules) in ready.items()
-    }
+    return {key: PersonaConfig(*texts, language) for key, texts in in_language(_BUILT_IN, language).items()}

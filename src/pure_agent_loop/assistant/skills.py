@@ -12,7 +12,7 @@ from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.abilities import check_shape
 from pure_agent_loop.support.front_matter import FrontMatterError, Value, split_front_matter
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.support.text import clean_text, shorten
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace
@@ -24,6 +24,7 @@ MAX_SKILL_BYTES = 200_000
 MAX_FILE_BYTES = 200_000
 MAX_ALWAYS_CHARS = 8_000
 MAX_LISTED_FILES = 50
+_NEEDED = ("name", "description", "always")
 _NAME = lazy_pattern(r"[a-z0-9-]{1,64}")
 MAX_DESCRIPTION = 1_024
 
@@ -55,7 +56,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class SkillProblem:
-    """A skill that cannot be used."""
+    """A skill, or a field of it, that cannot be used."""
 
     path: Path
     reason: str
@@ -74,7 +75,7 @@ class SkillsLoader:
     user's.
 
     Args:
-        folders: Trusted folders that contain skill folders.
+        folders: Trusted folders that contain skill folders; a list, or one.
         workspace: A project; its skills are in ``.agents/skills``.
         trust_project: Use the project's skills. A model follows the text of skills, so read them before you
             trust them. False reports them in `problems`; a function returns True for trusted bytes, at each
@@ -86,7 +87,7 @@ class SkillsLoader:
 
     def __init__(
         self,
-        folders: Iterable[str | os.PathLike[str]] = (),
+        folders: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         *,
         workspace: Workspace | str | os.PathLike[str] | None = None,
         trust_project: bool | Callable[[bytes], bool] = False,
@@ -94,9 +95,10 @@ class SkillsLoader:
         language: str | None = None,
         words: AssistantWords | None = None,
     ) -> None:
-        if isinstance(folders, (str, bytes, os.PathLike)):
-            raise ConfigError(f"SkillsLoader: folders={folders!r:.80} must be a list of folders.")
-        self._folders = [Path(folder).expanduser() for folder in folders]
+        if isinstance(folders, bytes):
+            raise ConfigError(f"SkillsLoader: folders={folders!r:.80} must be a folder or a list of folders.")
+        paths = [folders] if isinstance(folders, (str, os.PathLike)) else folders
+        self._folders = [Path(folder).expanduser() for folder in paths]
         root = workspace.root if isinstance(workspace, Workspace) else workspace
         self._project = None if root is None else Path(root).expanduser() / PROJECT_FOLDER
         self._user = Path.home() / PROJECT_FOLDER if user else None
@@ -144,12 +146,15 @@ class SkillsLoader:
                 self.problems.append(SkillProblem(folder, f"Only the first {MAX_SKILLS} skills were read."))
                 return
             try:
-                skill = _read(place, trusted)
+                skill, left_out = _read(place, trusted)
             except (FrontMatterError, WorkspaceError, OSError, ConfigError, MissingExtraError) as error:
                 if isinstance(error, MissingExtraError) and folder in self._folders:
-                    raise  # the caller chose this folder; other folders may hold skills by chance
+                    raise  # raise only for folders that the caller chose; others may contain skills by chance
                 self.problems.append(SkillProblem(place, clean_text(str(error))))
                 continue
+            if left_out:
+                reason = f"Left out of the front matter: {' '.join(left_out)}"
+                self.problems.append(SkillProblem(place, clean_text(shorten(reason, 500))))
             if trusted is False:
                 reason = "Project skill, not trusted. Read it, then use trust_project=True."
                 self.problems.append(SkillProblem(place, reason))
@@ -238,10 +243,11 @@ def read_skill(folder: str | os.PathLike[str]) -> Skill:
         WorkspaceError: ``SKILL.md`` is missing or cannot be read.
         ConfigError: The path is not a folder.
     """
-    return _read(Path(folder), True)
+    return _read(Path(folder), True)[0]
 
 
-def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> Skill:
+def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> tuple[Skill, list[str]]:
+    """Return the skill in a folder, and the reasons why fields are missing."""
     with Workspace(folder).open_for_reading(SKILL_FILE) as file:
         data = file.read(MAX_SKILL_BYTES + 1)
     if len(data) > MAX_SKILL_BYTES:
@@ -251,7 +257,7 @@ def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> Skill:
     if callable(trusted) and not trusted(data):
         raise FrontMatterError(f"{SKILL_FILE} has changed since it was trusted.")
     try:
-        front_matter, body = split_front_matter(clean_text(data.decode("utf-8")))
+        front_matter, body, left_out = split_front_matter(clean_text(data.decode("utf-8")), _NEEDED)
     except UnicodeDecodeError:
         raise FrontMatterError(f"{SKILL_FILE} is not UTF-8 text.") from None
     name = _text(front_matter, "name")
@@ -265,16 +271,18 @@ def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> Skill:
     always = front_matter.get("always", False)
     if not isinstance(always, bool):
         raise FrontMatterError("always must be true or false.")
-    return Skill(
+    license_name = front_matter.get("license")
+    skill = Skill(
         name=name,
         description=description,
         body=body.strip(),
         folder=folder.resolve(),
         always=always,
-        license=_text(front_matter, "license", needed=False),
+        license=license_name if isinstance(license_name, str) else "",
         allowed_tools=_parse_names(front_matter.get("allowed-tools", "")),
         trusted=trusted,
     )
+    return skill, left_out
 
 
 def bundled_files(folder: Path, limit: int = MAX_LISTED_FILES) -> list[str]:
@@ -307,9 +315,9 @@ def skill_folders(folder: Path) -> Iterator[Path]:
             yield place
 
 
-def _text(front_matter: dict[str, Value], key: str, *, needed: bool = True) -> str:
+def _text(front_matter: dict[str, Value], key: str) -> str:
     value = front_matter.get(key, "")
-    if not isinstance(value, str) or (needed and not value.strip()):
+    if not isinstance(value, str) or not value.strip():
         raise FrontMatterError(f"{key} must be a string.")
     return value
 

@@ -65,7 +65,7 @@ def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iter
             others.add(data := _digest(path))
             yield f"{SUBAGENTS_FOLDER}/{path.name}", data
     for skill in skill_folders(workspace / PROJECT_FOLDER):
-        place = skill.resolve()  # a skill may be a link; its target is examined
+        place = skill.resolve()  # if the skill is a link, examine its target
         for path in sorted(place.rglob("*")):
             if path.is_file():
                 others.add(data := _digest(path))
@@ -75,7 +75,7 @@ def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iter
 def _digest(path: Path) -> bytes:
     try:
         return hashlib.sha256(path.read_bytes()).digest()
-    except OSError:  # no model can read it; once it is readable, the digest changes
+    except OSError:  # an unreadable file is harmless; once it is readable, the digest changes
         return b""
 
 

@@ -46,6 +46,8 @@ class AssistantWords:
     skill_cut: str
     skill_binary: str
     skill_changed: str
+    work: str = ""
+    about: str = "{text}"
 
 
 ENGLISH = AssistantWords(**table("assistant", "en"))

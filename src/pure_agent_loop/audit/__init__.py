@@ -6,7 +6,7 @@
     verifying  one pass over all lines, whatever their content
     entries    history of calls and results
 
-docs/audit.md describes the format, what it proves, and what it does not.
+docs/audit.md describes the format, and what the log does and does not prove.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
 """Append to an audit log that several processes write, and that each of them may leave unfinished.
 
-Under the lock: read the head, process what a killed writer left after it, append, and update the head.
+Under the lock: read the head, process bytes that a killed writer left after it, append, and update the head.
 Nothing is ever removed. An unfinished line gets a newline and a following line that describes it (``torn``);
 any damage that a writer cannot cause gets a line that `verify` reports (``cut``, ``foreign``, ``head``,
 ``lost``).
@@ -25,9 +25,10 @@ from typing import Any
 from pure_agent_loop.audit.folder import file_name, files_in, locked, make_folder, open_file
 from pure_agent_loop.errors import AuditError, ConfigError
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.disk import flush_to_disk, sync_folder
+from pure_agent_loop.support.disk import append_all, sync_folder
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.locking import OPEN_FLAGS
+from pure_agent_loop.support.text import parsed_object
 from pure_agent_loop.support.variables import variable
 
 # -- one line of an audit log: JSON that ends with a hash over all of its bytes --------------------------
@@ -42,7 +43,7 @@ GENESIS = "0" * 64  # value of `prev` in the first line
 _MIN_KEY_LENGTH = 16
 _END = re.compile(rb',"hash":"([0-9a-f]{64})"\}\n')
 _END_LENGTH = len(b',"hash":""}\n') + 64
-MAX_LINE_BYTES = 4 << 20  # bytes to read at once; written lines are much shorter
+MAX_LINE_BYTES = 4 << 20  # maximum bytes to read as one line; written lines are much shorter
 NAME = "head"
 PLACE = 512  # bytes of a slot: one sector, which a disk writes atomically
 LOG = logging.getLogger("pure_agent_loop")
@@ -119,12 +120,9 @@ class Sealer:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("it is not a JSON object") from error
-    if not isinstance(fields, dict):
-        raise ValueError("it is not a JSON object")  # noqa: TRY004 - the text is invalid
+    fields = parsed_object(line)
+    if fields is None:
+        raise ValueError("it is not a JSON object")
     return fields
 
 
@@ -344,7 +342,7 @@ class ChainWriter:
         self._durable = durable
         self._max_bytes = max_bytes
         self._now = checked_function("now", now)
-        self._newest: tuple[Head, bytes] | None = None  # end and bytes of the last write
+        self._newest: tuple[Head, bytes] | None = None  # head and bytes of the last write
         self._notices: list[str] = []
 
     def check(self) -> None:
@@ -391,7 +389,7 @@ class ChainWriter:
                 head, [*marks, *repairs, *records], self._missing_newline(handle, size_before)
             )
             new_head = replace(new_head, size=size_before + len(data))
-            self._write(handle, data, size_before)
+            append_all(handle, data, size_before, durable=self._durable)
             self._newest = new_head, data
             self._note_damage([*marks, *repairs])
             try:
@@ -406,18 +404,6 @@ class ChainWriter:
         if not size_before:
             sync_folder(self.folder)
         return new_head.count
-
-    def _write(self, handle: int, data: bytes, size_before: int) -> None:
-        try:
-            written = 0
-            while written < len(data):
-                written += os.write(handle, data[written:])
-            if self._durable:
-                flush_to_disk(handle)
-        except BaseException:  # also for KeyboardInterrupt: never leave half a line
-            with contextlib.suppress(OSError):  # the next writer marks the rest
-                os.ftruncate(handle, size_before)
-            raise
 
     def _seal_all(self, head: Head, records: Sequence[Fields], start: bytes) -> tuple[bytes, Head]:
         data, count, last = start, head.count, head.last
@@ -442,7 +428,8 @@ class ChainWriter:
         newest, data = self._newest
         if head.count == newest.count and head.last == newest.last:
             return []
-        if head.count > newest.count and self._is_in_file(newest, data):  # other writers have appended lines
+        # Only other writers have appended lines since.
+        if head.count > newest.count and self._is_in_file(newest, data):
             return []
         return [{"kind": "lost", "count": newest.count, "last": newest.last}]
 
@@ -472,12 +459,13 @@ class ChainWriter:
             head = head_file.heads[0]
         else:
             files = files_in(self.folder)
-            if not files:  # in a new log, nothing can be missing
+            if not files:  # nothing can be missing in a new log
                 write_head(self.folder, self._sealer, Head(turn=0), durable=True)
                 return Head(turn=0), []
             self._check_key(head_file, files[-1][1])
             head = self._recover_head(*files[-1])
-        return replace(head, turn=-1), [{"kind": "head", "what": head_file.problem}]  # starts a new head file
+        # Turn -1 makes the next write start a new head file.
+        return replace(head, turn=-1), [{"kind": "head", "what": head_file.problem}]
 
     def _check_key(self, head_file: HeadFile, path: Path) -> None:
         """Reject a key that the log was not started with: a key change must not go unnoticed."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ class ToolCallEntry:
         step: Step of the run.
         call_id: Id of the call in the session.
         notes: Further data about the call; see `AuditLog`.
-        exit_code: Exit code of the command that the call ran; None without a command, and in lines of older
-            versions.
+        exit_code: Exit code of the command that the call ran; None if the call ran no command, and in lines
+            of older versions.
     """
 
     number: int
@@ -114,12 +115,7 @@ def history(
     call_filter = _CallFilter(
         session, tool, _seconds(since), _seconds(until), status, text and text.casefold()
     )
-    entries: list[ToolCallEntry] = []
-    for entry in _newest_first(path, call_filter):
-        entries.append(entry)
-        if limit is not None and len(entries) >= limit:
-            break
-    return entries[::-1]
+    return [*islice(_newest_first(path, call_filter), limit)][::-1]
 
 
 def find_call(log: AuditLog | str | os.PathLike[str] | None, number: int) -> ToolCallEntry | None:
@@ -129,10 +125,8 @@ def find_call(log: AuditLog | str | os.PathLike[str] | None, number: int) -> Too
         AuditError: A file cannot be read.
     """
     path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)
-    for entry, result in _with_results(path, _CallFilter()):
-        if number in (entry.number, result):
-            return entry
-    return None
+    calls = _with_results(path, _CallFilter())
+    return next((entry for entry, result in calls if number in (entry.number, result)), None)
 
 
 def _seconds(moment: float | datetime | None) -> float | None:

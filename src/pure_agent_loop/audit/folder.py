@@ -17,7 +17,7 @@ from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.locking import OPEN_FLAGS, is_still, try_lock
 
 LOCK = "lock"
-LOCK_SECONDS = 30.0  # long, because lock contention on a busy machine must not end a run
+LOCK_SECONDS = 30.0  # a long timeout, because lock contention on a busy machine must not end a run
 _FILE = re.compile(r"audit-(\d{6})\.jsonl")
 _MIN_WAIT, _MAX_WAIT = 0.0002, 0.005
 
@@ -107,5 +107,6 @@ def _release(handle: int) -> None:
     if sys.platform != "win32":
         import fcntl
 
-        fcntl.flock(handle, fcntl.LOCK_UN)  # a child process forked meanwhile may hold the lock
+        # Closing is not enough: a child forked meanwhile has the file open too.
+        fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)

@@ -90,7 +90,8 @@ class AuditLog:
         self._notes = notes
         self.sealer = Sealer(key)
         self._chain = ChainWriter(self.path, self.sealer, durable=durable, max_bytes=file_bytes, now=now)
-        self._open_calls: dict[int, tuple[CallRecord, int]] = {}  # key: identity, for equal calls
+        # By `id` of the call, because calls may be equal.
+        self._open_calls: dict[int, tuple[CallRecord, int]] = {}
 
     def check(self) -> None:
         """Check before the first call that calls can be recorded.

@@ -22,7 +22,7 @@ from pure_agent_loop.audit.chain import (
 from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
 
-_READ_ATTEMPTS = 5  # another process may be writing the head
+_READ_ATTEMPTS = 5  # repeated, because another process may be writing the head
 _LOSSES = {
     "cut": "when this was written, the end of the file was missing",
     "foreign": "the bytes before it were not written by an audit log",
@@ -148,7 +148,7 @@ class _Verification:
                 if type(number) is int and number > 1 and isinstance(before, str):
                     self._walk, self._first = Walk(self._sealer, number - 1, before), number
             except (ValueError, KeyError):
-                pass  # the first line is reported as the problem
+                pass  # an unreadable first line is reported below
         return self._file(path, is_last=True) or self._check_contains(path.name)
 
     def folder(self, folder: Path) -> Problem | None:
@@ -177,7 +177,7 @@ class _Verification:
             return Problem(str(folder), 0, "there is no audit log")
         if head_file.heads and not head_file.problem and head_file.heads[0].count == 0:
             return self._check_contains(NAME)
-        return Problem(str(folder), 0, "all files of the log are missing")
+        return Problem(str(folder), 0, "all log files are missing")
 
     def _read_heads(self, head_file: HeadFile | None) -> Problem | None:
         if head_file is None:

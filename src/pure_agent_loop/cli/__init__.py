@@ -91,7 +91,7 @@ class _LastResort(logging.Handler):
         self._output = output
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "is_event", False):  # the run shows it
+        if getattr(record, "is_event", False):  # already shown as an event of the run
             return
         has_traceback = record.exc_info and os.environ.get(DEBUG_VARIABLE)
         self._output.info(self.format(record) if has_traceback else record.getMessage())

@@ -59,7 +59,7 @@ class CommandOption:
         return self.flags[0].startswith("--no-")
 
     def converted(self, value: Any) -> Any:
-        """Convert the field's value to the setting's value, or back."""
+        """Convert the field's value to the setting's value, or the reverse."""
         return not value if self.is_inverse else value
 
 

@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Protocol
 
 from pure_agent_loop.cli.database import open_engine
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
-from pure_agent_loop.errors import ConfigError, SessionError
-from pure_agent_loop.sessions import (
-    SessionStore,
-    default_store,
-)
-from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.sessions import default_store
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import is_terminal
-
-DAY = 86_400.0
-
-
-def prune(
-    store: SessionStore, days: int, now: float, delete: Callable[[str], None] | None = None
-) -> list[str]:
-    """Delete finished sessions that were not used for `days` days, and return their ids.
-
-    Sessions that are in use, suspended, interrupted or unreadable are kept.
-
-    Args:
-        now: Seconds since the epoch.
-        delete: Function that deletes a session; `SessionManager.delete` if None.
-    """
-    from pure_agent_loop.session import SessionManager
-    from pure_agent_loop.sessions.story import read_story
-
-    delete, deleted = delete or SessionManager(store).delete, []
-    for info in store.list():
-        if now - info.updated < days * DAY:
-            continue
-        try:
-            if read_story(store.read(info.id).records).stop_reason in ("", SUSPENDED):
-                continue
-            delete(info.id)
-        except (SessionError, ConfigError):  # a durable run of the session has not ended
-            continue
-        deleted.append(info.id)
-    return deleted
 
 
 def is_deletion_confirmed(names: Sequence[str], output: CommandOutput) -> bool:

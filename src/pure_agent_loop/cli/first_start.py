@@ -6,15 +6,16 @@ import asyncio
 import os
 import re
 import urllib.parse
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pure_agent_loop.cli.choose import Notify, demo_text, has_engine, models_of, no_model
 from pure_agent_loop.cli.options import EndpointOptions
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
-from pure_agent_loop.cli.settings.files import Server, keep_key, keep_settings
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.llm.profiles import DEFAULT_MODEL
+from pure_agent_loop.cli.settings.files import Server, check_key, keep_key, keep_settings
+from pure_agent_loop.errors import ConfigError, LLMError, PureAgentLoopError
+from pure_agent_loop.llm.profiles import DEFAULT_MODELS
 from pure_agent_loop.runs import (
     LOCAL_KEY,
     Endpoint,
@@ -26,20 +27,32 @@ from pure_agent_loop.runs import (
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
+from pure_agent_loop.support.text import yes_or_no
+
+_DATE = re.compile(r"-\d{4}-\d\d-\d\d$")
+
+_MAX_LISTED = 20
+_LEAVE = ("\x1b", "q")
+MAKERS = {"OpenAI": "responses", "Anthropic": "anthropic", "Google": "gemini"}
+
+
+def is_lasting(model: str) -> bool:
+    """Return True unless the model has a known shutdown date."""
+    return not DEFAULT_MODELS.get(_DATE.sub("", model))
+
 
 # Model to propose for a provider's key, by protocol; from the shipped price list, as of 2026-11-27.
 PROPOSED = {
-    "responses": DEFAULT_MODEL,
+    "responses": next(filter(is_lasting, DEFAULT_MODELS)),
     "anthropic": "anthropic:claude-sonnet-5-5",
     "gemini": "gemini:gemini-3.8-flash",
 }
-MAKERS = {"OpenAI": "responses", "Anthropic": "anthropic", "Google": "gemini"}
 
 
 def ask_for_model(
     options: EndpointOptions, output: CommandOutput, questions: TerminalQuestions | None
 ) -> None:
-    """Ask which model to use if none is configured, and save the answer; nothing is sent before.
+    """Ask which model to use if none is configured, and save the answer; no data is sent before the answer.
 
     Args:
         options: The options after `configure`; the chosen model and server are set in them.
@@ -54,7 +67,7 @@ def ask_for_model(
     server, name, key = _asked(output, questions)
     if name:
         variable = server.api_key_env
-        if variable:  # saved first: settings without the key would fail at each start
+        if variable:  # key first: saved settings without a key would fail at each start
             output.info(user_text("cli.first_key_kept", place=keep_key(variable, key)))
             os.environ[variable] = key
         place = keep_settings({"base_url": name}, name, server)
@@ -70,7 +83,7 @@ def ask_for_model(
 
 
 def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
-    """Return the chosen server with its name and key; without a name, it is the demo model's server."""
+    """Return the chosen server with its name and key; an empty name stands for the demo model's server."""
     while True:
         found = servers_here(output.info)
         rows = [
@@ -82,9 +95,9 @@ def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server,
             user_text("cli.first_demo", model=demo_text()),
         ]
         lines = [f"  {number}  {row}" for number, row in enumerate(rows, 1)]
-        output.info("\n".join([user_text("cli.first_start"), *lines]))
+        output.question("\n".join([user_text("cli.first_start"), *lines, ""]))
         answer = _chosen(questions, user_text("cli.first_which", most=len(rows)), len(rows))
-        if answer is None or (answer == len(rows) and not has_engine()):
+        if answer == len(rows) and not has_engine():
             raise ConfigError(no_model())
         if answer == len(rows):
             return Server("", model="local"), "", ""
@@ -95,30 +108,41 @@ def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server,
             return Server(url, model=_asked_model(output, questions, models)), server_name(name), ""
 
 
-def _asked_model(output: CommandOutput, questions: TerminalQuestions, models: list[str]) -> str:
+def _asked_model(
+    output: CommandOutput, questions: TerminalQuestions, models: Sequence[str], proposed: str = ""
+) -> str:
+    """Ask for a model of a list, by its number or name, with the proposed one first if it is listed."""
+    lasting = [model for model in models if is_lasting(model)] or [*models]
+    lasting.sort(key=lambda model: model != proposed)
     if len(models) == 1:
         return models[0]
-    rows = [f"  {number}  {one_line(model)}" for number, model in enumerate(models, 1)]
-    output.info("\n".join([user_text("cli.first_models"), *rows]))
-    number = _chosen(questions, user_text("cli.first_model_number"), len(models))
-    return models[(number or 1) - 1]
+    rows = [f"  {number}  {one_line(model)}" for number, model in enumerate(lasting[:_MAX_LISTED], 1)]
+    if more := len(lasting[_MAX_LISTED:]):
+        rows.append(f"  {user_text('cli.first_more', count=more)}")
+    output.question("\n".join([user_text("cli.first_models"), *rows, ""]))
+    while True:
+        typed = _typed(questions, user_text("cli.first_model_number"), "1")
+        if typed in map(str, range(1, len(lasting) + 1)):
+            return lasting[int(typed) - 1]
+        if typed in models:
+            return typed
 
 
 def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
-    """Ask for a provider or a URL, a model and a key.
+    """Ask for a provider or a URL, then for its key, then for one of the models that the server lists.
 
     The key is not shown, and is sent only to this server.
     """
     makers = [*MAKERS]
     lines = [f"  {number}  {maker}" for number, maker in enumerate(makers, 1)]
-    output.info("\n".join([user_text("cli.first_whose"), *lines, f"  {user_text('cli.first_other')}"]))
+    output.question(
+        "\n".join([user_text("cli.first_whose"), *lines, f"  {user_text('cli.first_other')}", ""])
+    )
     while True:
-        typed = (questions.line(user_text("cli.first_maker", most=len(makers))) or "").strip()
-        if not typed:
-            raise ConfigError(no_model())
+        typed = _typed(questions, user_text("cli.first_maker", most=len(makers)))
         if typed in map(str, range(1, len(makers) + 1)):
             name, protocol = makers[int(typed) - 1], MAKERS[makers[int(typed) - 1]]
-            url, proposed = client_type(protocol).default_url, str(PROPOSED[protocol])
+            url, proposed = client_type(protocol).default_url, PROPOSED[protocol]
             break
         try:
             plan_model("any", typed, {"PAL_API_KEY": "any"})  # raises an error if the URL is invalid
@@ -126,27 +150,55 @@ def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Ser
             break
         except ConfigError as error:
             output.fail(str(error))
-    model = ""
-    while not model:
-        asked = questions.line(user_text("cli.first_model", proposed=f" [{proposed}]" if proposed else ""))
-        if asked is None:
-            raise ConfigError(no_model())
-        model = asked.strip() or proposed
-    key = questions.secret(user_text("cli.first_secret", place=show_url(url)))
-    if not key:
-        raise ConfigError(no_model())
-    output.hide(key)
+    key, models = _checked_key(output, questions, url, proposed)
+    if models:
+        model = _asked_model(output, questions, models, proposed)
+    else:
+        asked = user_text("cli.first_model", proposed=f" [{proposed}]" if proposed else "")
+        model = _typed(questions, asked, proposed)
     return Server(url, f"KEY_OF_{re.sub('[^A-Z0-9]', '_', name.upper())}", model), server_name(name), key
 
 
-def _chosen(questions: TerminalQuestions, question: str, most: int) -> int | None:
-    """Return the typed number from 1 to `most`; None for Enter or the end of input."""
+def _checked_key(
+    output: CommandOutput, questions: TerminalQuestions, url: str, proposed: str
+) -> tuple[str, list[str]]:
+    """Ask for a key until the server accepts it; return it with the server's models, if they are listed."""
     while True:
-        typed = (questions.line(question) or "").strip()
-        if not typed:
-            return None
-        if typed in map(str, range(1, most + 1)):
-            return int(typed)
+        key = questions.secret(user_text("cli.first_secret", place=show_url(url)))
+        if not key:
+            raise ConfigError(no_model())
+        output.hide(key)
+        check_key(key)
+        try:
+            names, _ = run_sync(models_of(Endpoint(proposed, url, key, "")))
+        except LLMError as error:
+            output.fail(error_text(error))
+            if error.kind != "auth":  # the server has no list, or cannot be reached now
+                return key, []
+        else:
+            output.info(user_text("cli.first_accepted"))
+            before, colon, _ = proposed.partition(":")
+            return key, [f"{before}:{name}" if colon else name for name in names]
+
+
+def _typed(questions: TerminalQuestions, question: str, default: str = "") -> str:
+    """Return the typed line; the default for Enter.
+
+    Raises:
+        ConfigError: The user leaves: with Enter if there is no default, Esc, a no, or the end of input.
+    """
+    line = questions.line(question)
+    typed = "" if line is None else line.strip() or default
+    if not typed or typed in _LEAVE or yes_or_no(typed) is False:
+        raise ConfigError(no_model())
+    return typed
+
+
+def _chosen(questions: TerminalQuestions, question: str, most: int) -> int:
+    """Return the typed number from 1 to `most`."""
+    while (typed := _typed(questions, question)) not in map(str, range(1, most + 1)):
+        pass
+    return int(typed)
 
 
 def server_name(name: str) -> str:

@@ -48,7 +48,7 @@ def _refuse_twice(target: str, name: str, here: str) -> None:
     """Reject a module that exists both in the folder and as an installed package."""
     try:
         installed = find_spec(name)
-    except ValueError:  # `__main__` of a program
+    except ValueError:  # raised for `__main__`
         installed = None
     ours = PathFinder.find_spec(name, [here])
     if ours and installed and ours.origin != installed.origin:

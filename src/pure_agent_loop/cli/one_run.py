@@ -89,7 +89,7 @@ class OneRun:
                 if event.type is EventType.LOOP_START:
                     for kept in kept_questions:
                         self._take(kept, interrupts)
-        if self._options.schema is not None:  # the answer, unless the output does not match the schema
+        if self._options.schema is not None:  # print the typed output, unless no answer matched the schema
             self._outcome.output = output = prepared.result().output
             done = self._outcome.stop_reason == "completed"
             self._outcome.content = json.dumps(output, ensure_ascii=False) if done else ""
@@ -107,7 +107,7 @@ class OneRun:
         asked = is_question(event) and self._questions is not None
         self._outcome.note(event)
         self._waiting.note(event)
-        if not asked:  # a question shows the whole call
+        if not asked:  # the question itself shows the whole call
             self._progress.show(event)
         if self._format == "stream-json":
             self._output.result(self._lines.render(event))

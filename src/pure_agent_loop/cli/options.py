@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pure_agent_loop.cli.arguments import CommandOption, flag, list_option, option, options_of, seconds
-from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
+from pure_agent_loop.llm.profiles import THINKING_LEVELS
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs import Configured
 from pure_agent_loop.support.language import LANGUAGE_VARIABLE, LANGUAGES, notice, user_text
@@ -121,7 +121,7 @@ class ModelOptions(EndpointOptions):
     thinking: ThinkingLevel = option(
         "--thinking",
         choices=THINKING_LEVELS,
-        default=NO_THINKING,
+        default="off",
         help="reasoning effort (default: {default})",
         is_main=True,
         key="thinking",
@@ -228,6 +228,11 @@ class AnswerOptions:
         agent="mode",
     )
     explain: bool = flag("--explain", help="show the first request and the limits without sending")
+    explain_run: str | None = option(
+        "--explain-run",
+        metavar="SESSION",
+        help="show a recorded run: each value and the line that made it",
+    )
 
 
 @dataclass
@@ -281,7 +286,7 @@ class LimitOptions:
         "--max-cost-per-person-per-day",
         type=_AMOUNT,
         metavar="N",
-        help="the same, for the runs of one person",
+        help="maximum cost per day (UTC) for the runs of one person",
         key="limits.max_cost_per_person_per_day",
         example=5,
     )

@@ -55,7 +55,7 @@ GROUPS = {
         "doctor": ("doctor", "doctor", "check what a model server supports"),
     },
     "more": {
-        "eval": ("evaluate", "evaluate", "evaluate a model's tool calls or an agent"),
+        "eval": ("evaluate", "evaluate", "evaluate an agent or a model with your own cases"),
         "completion": ("completion", "completion", "print a shell completion script"),
     },
 }
@@ -70,8 +70,8 @@ DEFAULT_ACTIONS = {
     "agents": "list",
 }
 CONFIGURABLE = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that read settings files
-_COMMAND = re.compile(r"[a-z][a-z0-9_-]*")  # a single word of this form is taken as a command
-_SYNONYMS = ({"rm", "remove", "delete", "del"}, {"ls", "list"})  # names of actions in other programs
+_COMMAND = re.compile(r"[a-z][a-z0-9_-]*")  # a single word of this form is parsed as a command
+_SYNONYMS = ({"rm", "remove", "delete", "del"}, {"ls", "list"})  # common synonyms for actions
 _ALIKE = 0.75  # a word that is less similar to any command is a task
 _START = """\
 An agent for your terminal, with any chat model.
@@ -190,7 +190,8 @@ def _group_commands(parser: argparse.ArgumentParser) -> None:
 
 def prepare_help(parser: argparse.ArgumentParser) -> None:
     """Let a parser format its help for the terminal, in the user's language."""
-    from pure_agent_loop.cli.translated_help import TranslatedHelp, WrappedHelp  # only for help
+    # Imported lazily: only needed for help.
+    from pure_agent_loop.cli.translated_help import TranslatedHelp, WrappedHelp
 
     parser.formatter_class = WrappedHelp if user_language() == LANGUAGES[0] else TranslatedHelp
 
@@ -252,7 +253,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         argv: The arguments after the program name.
 
     Returns:
-        The options; `typed_options` holds the names of the typed ones.
+        The options; `typed_options` holds the names of the typed options.
 
     Raises:
         SystemExit: Wrong usage (code 2), or help or version printed (code 0).
@@ -260,7 +261,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     words = _with_command(list(argv))
     parser = make_parser({words[0]})
     options = parser.parse_args(words)
-    options.typed_options = _typed_options(parser, words)
+    options.typed_options, options.command_line = _typed_options(parser, words), words
     if options.command == "run" and (not argv or argv[0] != "run"):
         options.command = "chat" if can_chat(options) else "run"
     return options
@@ -290,7 +291,12 @@ def _with_command(words: list[str]) -> list[str]:
 
 def can_chat(options: Any) -> bool:
     """Return True if standard input and output are a terminal and no option excludes a conversation."""
-    is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
+    is_script = (
+        options.quiet
+        or options.explain
+        or options.explain_run
+        or {options.output_format, options.input_format} != {"text"}
+    )
     return not is_script and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import queue
@@ -24,7 +25,7 @@ from pure_agent_loop.support.text import yes_or_no
 
 TERMINAL = "/dev/tty"
 MAX_LINES, MAX_WIDTH = 60, 2_000  # maximum lines and columns of arguments to show at first
-MAX_RULE = 120  # characters of a rule that a user can still check
+MAX_RULE = 120  # maximum length of a rule that a user can still check
 LINE_BYTES = 4_096
 YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
 _ALWAYS, _SHOW = ("a", "always"), ("s", "show")
@@ -36,6 +37,19 @@ _NO_INK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0000-\U000e0fff]"
 )
+
+
+class _QuestionStream(io.StringIO):
+    """Stream whose text is shown as a question."""
+
+    def __init__(self, output: CommandOutput) -> None:
+        super().__init__()
+        self._output = output
+
+    def write(self, text: str) -> int:
+        """Show the text."""
+        self._output.question(text)
+        return len(text)
 
 
 class TerminalQuestions:
@@ -118,9 +132,8 @@ class TerminalQuestions:
         """Ask for a text that is not shown while it is typed; empty at end of input."""
         import getpass  # imported lazily: used only at the first start
 
-        self._output.question(question)
-        try:
-            return without_reports(getpass.getpass("")).strip()
+        try:  # the question comes when the terminal has stopped to show what is typed
+            return without_reports(getpass.getpass(question, _QuestionStream(self._output))).strip()
         except EOFError:
             return ""
         finally:
@@ -177,9 +190,9 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
     path = request.args.get("path")
-    # A path can be shown unchanged if no character in it is hidden or quoted.
+    # The path is shown unchanged if no character in it needs hiding or quoting.
     is_plain = isinstance(path, str) and _as_json(path)[1:-1] == blanks_shown(path) == one_line(path) == path
-    if hidden and is_plain:  # the change is shown with the question
+    if hidden and is_plain:  # `hidden` arguments: the diff shows them
         title, hidden = user_text(f"cli.ask_{request.tool}", path=path), {*hidden, "path"}
     else:
         title = user_text(

@@ -69,7 +69,8 @@ class LogFormatter(logging.Formatter):
             fields = {
                 name: to_jsonable(value)
                 for name, value in message.values.items()
-                if not isinstance(value, TranslatedText)  # a placeholder that is part of the sentence
+                # A translated fragment of the sentence is not a field.
+                if not isinstance(value, TranslatedText)
             }
         line["message"] = str(message) if fields is None or "event" in line else "request"
         return json.dumps(

@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 3.0  # seconds before a wait is shown
 
 
 class SlowSteps(AbstractContextManager["SlowSteps"]):
-    """Shows steps. Call the object with short sentences within a ``with`` block, which ends the line."""
+    """Shows steps: call the object with a short sentence per step; the ``with`` block ends the line."""
 
     def __init__(self, output: CommandOutput) -> None:
         self._output = output

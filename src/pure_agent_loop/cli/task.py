@@ -16,6 +16,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.quoted_paths import unquoted_path
 from pure_agent_loop.support.terminal import is_terminal
+from pure_agent_loop.support.text import parsed_object
 
 MAX_INPUT_BYTES = 4_000_000
 MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # types of files that are sent with a task
@@ -151,11 +152,9 @@ def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | PipedAnswer]:
 
 
 def _task_of(line: bytes, number: int) -> str | PipedAnswer:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        data = None
-    fields = data if isinstance(data, dict) and all(isinstance(value, str) for value in data.values()) else {}
+    fields = parsed_object(line) or {}
+    if not all(isinstance(value, str) for value in fields.values()):
+        fields = {}
     kind = fields.pop("type", "")
     if kind == "user" and fields.keys() == {"content"} and fields["content"].strip():
         return str(fields["content"])

@@ -14,7 +14,6 @@ from pure_agent_loop.cli.options import PermissionOptions, ToolsetOptions
 from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
-from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import model_text, notice, user_text
@@ -32,6 +31,7 @@ from pure_agent_loop.toolbox import (
 
 if TYPE_CHECKING:
     from pure_agent_loop.assistant import Guidance, SkillsLoader
+    from pure_agent_loop.limits import LoopLimits
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.subagents import SubagentManager
     from pure_agent_loop.toolbox import Workspace
@@ -53,11 +53,12 @@ class RunToolset:
     subagents: SubagentManager | None = None
     extras: frozenset[str] = frozenset()
     own: list[Tool] = field(default_factory=list)
+    skills: SkillsLoader | None = None
     mcp: MCPServers | None = None
 
     def for_model(self, *, is_tiny: bool) -> RunToolset:
         """Return the toolset for a model; a tiny model gets only tools with examples and the user's tools."""
-        if not is_tiny or not self.extras:  # tools that the user named are all kept
+        if not is_tiny or not self.extras:  # keep all tools if the user named them
             return self
         return replace(self, tools=[tool for tool in self.tools if tool.examples or tool in self.own])
 
@@ -101,7 +102,8 @@ def make_toolset(
     shell = make_shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
     tools = [*workspace_tools(files or workspace, shell=False), calculator, *commands, Fetch().tool()]
-    extras = [*TodoList().tools(), *_skills(workspace, output, trusted)]
+    skills = _skills(workspace, output, trusted)
+    extras = [*TodoList().tools(), *skills.tools()]
     tools += extras
     if not has_all:
         tools, extras = _chosen(names, tools), []
@@ -109,7 +111,10 @@ def make_toolset(
     changing = not all(tool.read_only for tool in tools)
     snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
     left_out = frozenset(tool.name for tool in extras)
-    return RunToolset(tools, shell, _audit(options, shell, output), snapshots, subagents, left_out, own)
+    listed = skills if any(tool.name == "load_skill" for tool in tools) else None
+    return RunToolset(
+        tools, shell, _audit(options, shell, output), snapshots, subagents, left_out, own, listed
+    )
 
 
 def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
@@ -147,7 +152,7 @@ def _subagents(
             raise ConfigError(user_text("cli.not_a_folder", option="--subagents-from", folder=folder))
     # A later definition replaces an earlier one with the same name.
     definitions = {definition.name: definition for definition in (EXPLORE, VERIFY)}
-    problems: list[str] = []  # an error in files that the options do not name
+    problems: list[str] = []  # errors in definition files, which are reported but not raised
     read = load_definitions(data_folder() / "agents", problems=problems)
     if trusted is not None:
         read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds, problems=problems)
@@ -168,12 +173,11 @@ def _shell_options(options: PermissionOptions) -> dict[str, Any]:
     }
 
 
-def _skills(workspace: Path, output: CommandOutput, trusted: Guidance | None) -> list[Tool]:
-    """Return the skill tools from the user, and from the folder if trusted."""
+def _skills(workspace: Path, output: CommandOutput, trusted: Guidance | None) -> SkillsLoader:
     loader = skills_loader(workspace, trusted)
     for problem in loader.problems:
         output.info(user_text("cli.skill_not_used", problem=problem))
-    return loader.tools(listed=True)
+    return loader
 
 
 def skills_loader(workspace: Path, trusted: Guidance | None) -> SkillsLoader:
@@ -192,7 +196,7 @@ def _audit(options: PermissionOptions, shell: Shell | None, output: CommandOutpu
     log = AuditLog(notes=notes)
     try:
         log.check()
-    except AuditError as error:  # as for snapshots, a default feature must not stop the run
+    except AuditError as error:  # the audit log is on by default, so its failure must not stop the run
         output.info(user_text("cli.not_audited", file=error.path, reason=error.reason))
         return None
     return log
@@ -206,22 +210,37 @@ def _snapshots(workspace: Path, output: CommandOutput) -> WorkspaceSnapshots | N
         return None
 
 
-def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool) -> str | None:
-    """Return the system prompt with the notes of ``AGENTS.md``; None for the default.
+def assistant_settings(
+    workspace: Path,
+    toolset: RunToolset,
+    mode: str,
+    limits: LoopLimits,
+    *,
+    trusted: Guidance | None,
+    is_attended: bool,
+    remembered: str = "",
+) -> dict[str, Any]:
+    """Return the system prompt and the facts of the assistant, as arguments of an agent.
 
     Args:
-        prompt: The prompt given on the command line, used unchanged.
+        mode: The permission mode.
         trusted: Texts in the folder, if they are trusted; otherwise only the user's texts are used.
+        is_attended: True if a person can answer questions.
+        remembered: The person's notes about the folder.
     """
-    if prompt is not None or is_tiny:
-        return prompt
-    from pure_agent_loop.assistant import user_notes
+    from pure_agent_loop.assistant import ContextBuilder, PersonaConfig, Situation
 
-    notes = [*user_notes(data_folder() / "AGENTS.md"), *(trusted.notes if trusted else ())]
-    if not notes:
-        return None
-    texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]
-    return "\n\n".join([prompts_for().system_prompt, model_text("project_notes"), *texts])
+    persona = PersonaConfig("pal", model_text("pal_description"))
+    builder = ContextBuilder(workspace, None, toolset.skills, persona, trust_folder=trusted or False)
+    situation = Situation(
+        workspace,
+        toolset.shell,
+        "" if all(tool.read_only for tool in toolset.tools) and toolset.mcp is None else mode,
+        is_attended,
+        limits,
+        remembered,
+    )
+    return {"system_prompt": builder.build_system_prompt(), "facts": situation.text}
 
 
 def rules_of(options: PermissionOptions) -> PermissionRules:
@@ -250,7 +269,7 @@ def suggest(
         return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     details: Mapping[str, Any] = {}
-    if tool is None:  # a server's tool, which is unknown here: still ask
+    if tool is None:  # an MCP server's tool, whose definition is missing here: still ask
         details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=attended)

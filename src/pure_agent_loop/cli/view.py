@@ -86,7 +86,7 @@ class ProgressPrinter:
         self._quiet = quiet
         self._live = output.err_is_terminal
         self._renderer = _renderer(output, live=self._live)
-        self._held: Event | None = None  # a text that may turn out to be the final answer
+        self._held: Event | None = None  # a text held back, because it may be the final answer
         self._answer, self._step = list[str](), 0
         self._below_results = False
         self._wrap = StreamWrapper(output.error_columns) if self._live else None
@@ -147,7 +147,8 @@ class StreamWrapper:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._word, self._blanks = list[str](), list[str]()  # later text may extend or drop them
+        # Held back, because later text may extend or drop them.
+        self._word, self._blanks = list[str](), list[str]()
         self._column, self._first = 0, ""  # width of the current line, and its first word
         self._in_code = self._plain = False
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.database import at_database, open_engine
-from pure_agent_loop.cli.deletion import prune
 from pure_agent_loop.cli.options import PICK, CommandOptions
 from pure_agent_loop.cli.output import CommandOutput, counted, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
@@ -33,14 +32,14 @@ from pure_agent_loop.sessions import (
     default_store,
     new_session_id,
 )
-from pure_agent_loop.support.language import notice, user_text
+from pure_agent_loop.support.language import model_text, notice, user_text
 from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.cancel import CancelToken
-    from pure_agent_loop.durable import Engine
+    from pure_agent_loop.durable import Engine, SessionCopy
     from pure_agent_loop.runs import Run
     from pure_agent_loop.sessions.story import Story
 
@@ -76,16 +75,12 @@ class SessionTarget:
         is_last: bool = False,
     ) -> None:
         self.session_id = session_id
-        self._store, self._engine, self._folder, self._named = store, engine, folder, named
+        self.store, self._engine, self._folder, self._named = store, engine, folder, named
         self._is_last = is_last
         self._database = database
         self._history: QueryState | None = None
+        self._whole: str | None = None  # session whose runs have not left
         self._leave = ExitStack()
-
-    @property
-    def store(self) -> SessionStore | None:
-        """The store; None if nothing is recorded."""
-        return self._store
 
     def prepare(
         self,
@@ -109,6 +104,7 @@ class SessionTarget:
                 raise
             notify(user_text("cli.not_recorded", error=error))
             self.session_id = None
+        left = self.left()
         earlier = self._history if self.session_id is None else None
         history = None if earlier is None else [dict(message) for message in earlier.messages]
         run = agent.prepare(
@@ -116,30 +112,66 @@ class SessionTarget:
             history,
             cancel_token=token,
             session_id=self.session_id,
-            sessions=self._store,
+            sessions=self.store,
             inbox=inbox,
             media=media,
         )
         self._history = run.state
         if self.session_id is not None and self._engine is not None:
-            self._engine.bring_notices(self.session_id, inbox, run.prompts)
+            self._engine.bring_notices(self.session_id, inbox, run.prompts, store=self.store)
+        if left:
+            inbox.put(model_text("run_left"), synthetic=True)  # without the id: the answer is unread
+            for info in self.open_engine().queue.find_runs(workflow_ids=[left]):  # it may be deleted
+                if info.status not in ("pending", "running", "completed"):
+                    about = {"run": left, "database": at_database(self._database)}
+                    notify(user_text("cli.left_status", **about, status=info.status, error=info.error))
         return run
 
+    def left(self) -> str:
+        """Return the durable run that continues the session's last run; empty if there is none.
+
+        Raises:
+            PureAgentLoopError: The session or the database is unavailable.
+        """
+        if self.session_id is None or self.session_id == self._whole or self.store is None:
+            return ""
+        is_known = self.store.exists(self.session_id)
+        records = self.store.read(self.session_id).records if is_known else ()
+        if not any(record.type == "left" for record in records):
+            self._whole = self.session_id
+            return ""
+        return self.receiver().left(self.store, self.session_id)
+
+    def open_engine(self) -> Engine:
+        """Return the engine of the session's database, or else of the default database."""
+        if self._engine is None:
+            from pure_agent_loop.durable import Engine
+
+            self._engine = Engine()
+        return self._engine
+
+    def receiver(self, model: str = "", **options: Any) -> SessionCopy:
+        """Return what a run of this session can leave for; see `SessionCopy`."""
+        from pure_agent_loop.durable import SessionCopy
+
+        self._whole = None
+        return SessionCopy(self.open_engine(), model, **options)
+
     def attend(self) -> bool:
-        """Show other processes that this one has the session open; return False if another one has it."""
+        """Mark the session as open in this process; return False if another process has it open."""
         self._leave.close()
-        if isinstance(self._store, JsonlStore) and self.session_id is not None:
+        if isinstance(self.store, JsonlStore) and self.session_id is not None:
             try:
-                self._leave.callback(self._store.attend(self.session_id).release)
+                self._leave.callback(self.store.attend(self.session_id).release)
             except SessionLockedError:
                 return False
-            except OSError:  # nothing can be recorded either
+            except OSError:  # the lock cannot be created, and neither can records
                 return True
         return True
 
     def stamp(self) -> object:
         """Return a value that changes with each record; None if there is no session, or no stamp."""
-        stamp = getattr(self._store, "stamp", None)
+        stamp = getattr(self.store, "stamp", None)
         return None if stamp is None or self.session_id is None else stamp(self.session_id)
 
     def forget(self) -> None:
@@ -148,9 +180,9 @@ class SessionTarget:
 
     def _note_folder(self) -> None:
         """Record the folder of a new session."""
-        if self.session_id is None or self._folder is None or self._store is None:
+        if self.session_id is None or self._folder is None or self.store is None:
             return
-        with self._store.open(self.session_id) as log:
+        with self.store.open(self.session_id) as log:
             if not log.records:
                 log.append(FOLDER, {"folder": str(self._folder)})
 
@@ -217,9 +249,7 @@ def place_for_run(
             place = SessionTarget(chosen, store, engine, database=options.database)
         else:
             store = default_store()
-            if options.keep_sessions is not None and (
-                deleted := prune(store, options.keep_sessions, time.time())
-            ):
+            if deleted := _prune(store, options.keep_sessions):
                 output.info(
                     notice(
                         "cli.kept_sessions",
@@ -230,10 +260,20 @@ def place_for_run(
             chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
             is_last = options.continue_last or not named
             place = SessionTarget(chosen, store, None, workspace, named=named, is_last=is_last)
+        if named:
+            place.left()  # a run that died before it left can be resumed
         undo.pop_all()
         if not place.attend() and named:
             output.info(user_text("cli.open_elsewhere", session=shlex.quote(chosen)))
         return place
+
+
+def _prune(store: SessionStore, days: int | None) -> list[str]:
+    if days is None:
+        return []
+    from pure_agent_loop.session import prune
+
+    return prune(store, days, time.time())
 
 
 def to_resume(session_id: str, database: str | None) -> str:

@@ -17,6 +17,7 @@ from pure_agent_loop.kernel.request import find_window, fixed_tokens, measure, w
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import user_message
+from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
 WORTH_ASKING = 1_000  # tokens; a shorter history fits any window, so no window lookup is needed
-FORCED_SHARE = 0.5  # share of a rejected request's tokens
+FORCED_SHARE = 0.5  # share of a rejected request's tokens to which the history is shortened
 TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
 SPOKEN_SHARE = 0.15  # share of the room for older user messages, which are kept verbatim
 SUMMARY_SHARE = 0.2  # share of the room for the summary
@@ -54,8 +55,7 @@ class Ladder:
     summarise: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ConfigError(f"Ladder.share={self.share!r} must be a number above 0, up to 1.")
+        require_value(0 < self.share <= 1, "Ladder.share", self.share, "a number above 0, up to 1")
         if self.unknown_window_tokens < 1 or self.keep_tool_tokens < 0:
             raise ConfigError("Ladder.unknown_window_tokens and keep_tool_tokens must be positive numbers.")
 
@@ -79,7 +79,7 @@ class LadderRun:
         self._settings = settings
         self._kit = kit
         self._asked_for_window = False
-        self._ceiling = math.inf  # number of tokens that a server has rejected
+        self._ceiling = math.inf  # token limit learned from rejected requests
         self._summariser: Summariser | None = None
 
     async def compact(self, state: QueryState) -> None:

@@ -96,7 +96,7 @@ class _MemoryRun:
 
         try:
             await self._kit.journal.effect(f"{state.step}:memory:write", write)
-        except OSError as error:  # keep the messages, because they were not written
+        except OSError as error:  # the messages stay in the history
             message = f"{settings.file} cannot be written: {error.strerror or safe_str(error)}"
             await self._kit.emit(Event.notice(state.step, message))
             return

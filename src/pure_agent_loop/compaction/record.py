@@ -18,7 +18,7 @@ from pure_agent_loop.prompts import Prompts
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 
-_LONGEST = 500  # longer values are content, not names
+_LONGEST = 500  # characters; a longer value is content and not a name
 _URL = r"https?://[^\s\"'<>|]+"
 _PATH = r"(?:[A-Za-z]:)?[~.]{0,2}[/\\]?[\w.@+-]+(?:[/\\][\w.@+-]+)+"
 _FILE = r"[\w+-][\w.+-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b"
@@ -104,7 +104,7 @@ def _ends(lines: list[str], tokens: int) -> list[str]:
 
 
 def _count(sizes: list[int], tokens: int) -> int:
-    """Return how many of the first lines fit."""
+    """Return the number of lines from the start that fit."""
     return sum(total <= tokens for total in accumulate(sizes))
 
 

@@ -36,7 +36,7 @@ async def take_over(
     fixed, before = fixed_tokens(state, kit), measure(state, kit).tokens
     sizes, new_sizes = [*map(estimate_message, state.messages)], [*map(estimate_message, messages)]
     old = fixed + sum(sizes)
-    room = int((limit or before) * old / max(1, before)) - fixed  # in estimated tokens
+    room = int((limit or before) * old / max(1, before)) - fixed  # the limit converted to estimated tokens
     rounds = sum(message["role"] == "assistant" for message in state.messages)
     rates = rates_of(state.usage, kit.price())
     if chooses:
@@ -50,7 +50,7 @@ async def take_over(
         start = next((at for at, (was, now) in pairs if was != now), min(len(sizes), len(new_sizes)))
         cut = cut_at(start, sizes, new_sizes, room, rounds, rates)
     new = fixed + sum(new_sizes)
-    after = before * new // max(1, old)  # scale the server's count by the estimates
+    after = before * new // max(1, old)  # the server's count, scaled by the estimates
     if new >= old or after >= before:
         return False
     counts = (len(state.messages), len(messages))

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 Keep = Callable[
     [str], "str | None"
-]  # stores a string and returns its id; None if the model cannot read it back
+]  # function that stores a text and returns its id; None if the model cannot read it back
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = CompletedCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
-TRIM_TO = 0.7  # share of the room, so that the next step does not need to trim again
+TRIM_TO = 0.7  # share of the room to fill, so that the next step need not trim again
 RECORD_SHARE = 0.1  # share of the room for the record of calls in the notice
-BIG_SHARE = 0.1  # share of the room; longer user messages are trimmed like other messages
+BIG_SHARE = 0.1  # share of the room above which a user message is trimmed like any other message
 
 
 def prune(

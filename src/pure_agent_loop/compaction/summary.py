@@ -17,7 +17,7 @@ from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
-from pure_agent_loop.llm.messages import as_messages, calls_of
+from pure_agent_loop.llm.messages import as_messages, calls_of, is_facts
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, estimate_usage
 from pure_agent_loop.llm.values import Delta, TokenUsage
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 
 MAX_PIECES = 8
-PIECE_SHARE = 0.5  # share of the window for a text; the rest is for the response and wrong estimates
+# Share of the window for one piece; the remainder is for the response and estimation errors.
+PIECE_SHARE = 0.5
 _COLLECTED_SHARE = 0.5  # share of the summary for the record collected without the model
 SMALL_WINDOW = 32_000
 MIN_TOKENS = 100
@@ -89,7 +90,8 @@ class Summariser:
 
     def _options(self, tokens: int, window: int) -> dict[str, Any]:
         options = {k: v for k, v in self._kit.options.items() if k not in _OF_TOOLS}
-        if window < SMALL_WINDOW:  # stops endless output; a large model may need tokens to reason
+        # A limit stops endless output of small models; a large model may need tokens to reason.
+        if window < SMALL_WINDOW:
             options["max_tokens"] = max(MIN_TOKENS, 2 * tokens)
         return options
 
@@ -148,13 +150,13 @@ def pieces_of(messages: Sequence[HistoryMessage], tokens: int, kit: Kit) -> list
     lines = [line for message in messages for line in _lines(message, calls, folder)]
     total = sum(estimate_tokens(line.text) for line in lines)
     chars = sum(len(line.text) for line in lines)
-    room = tokens * max(1.0, chars) / max(1, total)  # in characters of this text
+    room = tokens * max(1.0, chars) / max(1, total)  # the room converted to characters
     longest = max((len(line.text) for line in lines), default=0)
     limit, max_chars = min(longest, room / 2), 0.8 * MAX_PIECES * room
     while limit > _MIN_CHARS and sum(min(len(line.text), limit) for line in lines) > max_chars:
         limit *= 0.7
     pieces = _packed([line.written(limit) for line in lines], tokens)
-    if len(pieces) > MAX_PIECES:  # for many short messages, keep the beginning and the end
+    if len(pieces) > MAX_PIECES:  # many short messages: keep the beginning and the end
         half = MAX_PIECES // 2
         return [*pieces[:half], *pieces[-half:]]
     return pieces
@@ -175,6 +177,8 @@ def _packed(texts: Sequence[str], tokens: int) -> list[str]:
 
 def _lines(message: HistoryMessage, calls: dict[str, CompletedCall], folder: ResultFolder) -> list[_Line]:
     text = content_text(message)
+    if is_facts(message):  # they are written anew after the compaction
+        return []
     if message["role"] == "tool":
         call = calls.get(message["tool_call_id"])
         who = model_text("result_of", tool=call.name) if call else model_text("result_of_unknown")

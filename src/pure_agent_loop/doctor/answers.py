@@ -22,7 +22,7 @@ from pure_agent_loop.llm.base import CountsTokens, FindsWindow, window_known_to
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import notice
 
-_SLACK = 3  # tokens; servers differ in how they count the end of an answer
+_SLACK = 3  # tolerated tokens above a limit, because servers count the end of an answer differently
 _LIMIT_REACHED = re.compile(r"output limit was reached|max_tokens.{0,40}reached", re.I)
 _CODE_WORD = "banana"
 
@@ -34,7 +34,7 @@ def ordered(role: str, question: str) -> list[Message]:
 
 
 def plain_answer(s: ProbeSession, answer: ProbeResponse) -> Found:
-    """Does the server return a response without streaming?"""
+    """Test whether the server returns a response without streaming."""
     s.plain = answer
     reason = answer.response.finish_reason
     if answer.text:
@@ -49,7 +49,7 @@ def plain_answer(s: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 async def usage(s: ProbeSession) -> Found:
-    """Are tokens counted? This reads the plain response."""
+    """Report whether the plain response counted tokens."""
     return ("unknown", notice("doctor.no_plain_answer")) if s.plain is None else _tokens(s.plain)
 
 
@@ -61,7 +61,7 @@ def _tokens(answer: ProbeResponse) -> Found:
 
 
 def streaming(s: ProbeSession, answer: ProbeResponse) -> Found:
-    """Does the server stream?"""
+    """Test whether the server streams a response."""
     s.streamed = answer
     if s.client.profile.streaming is False:
         return "no", notice("doctor.not_streamed")
@@ -72,7 +72,7 @@ def streaming(s: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 async def stream_usage(s: ProbeSession) -> Found:
-    """Are tokens counted in streams? This reads the streamed response."""
+    """Report whether the streamed response counted tokens."""
     if s.streamed is None or s.streamed.raw is not None:
         return "unknown", notice("doctor.no_stream")
     verdict, detail = _tokens(s.streamed)
@@ -84,7 +84,7 @@ async def stream_usage(s: ProbeSession) -> Found:
 
 
 async def models(s: ProbeSession) -> Found:
-    """Is the model in the server's list?"""
+    """Report whether the server lists the model."""
     names = models_in(s.listing)
     if not names:
         return "unknown", notice("doctor.no_list")
@@ -99,7 +99,7 @@ async def models(s: ProbeSession) -> Found:
 
 
 async def context(s: ProbeSession) -> Found:
-    """How large is the context window? The server reports the size; it is not measured."""
+    """Return the size of the context window as reported by the server; the size is not measured."""
     size = context_size(s.listing, s.props, s.target.model)
     if size is not None:
         return "yes", notice("doctor.size", size=size[0], source=size[1])
@@ -112,7 +112,7 @@ async def context(s: ProbeSession) -> Found:
 
 
 async def template(s: ProbeSession) -> Found:
-    """What can the chat template do? llama.cpp reports this."""
+    """Return the capabilities of the chat template, which llama.cpp reports."""
     caps = template_caps(s.props)
     if not caps:
         return "unknown", notice("doctor.llama_only")
@@ -123,7 +123,7 @@ async def template(s: ProbeSession) -> Found:
 
 
 def system_message(s: ProbeSession, answer: ProbeResponse) -> Found:
-    """Is a leading system message accepted and applied?"""
+    """Test whether a leading system message is accepted and followed."""
     if s.client.profile.system_role == "user":
         return "no", notice("doctor.prepended")
     return _obeyed(answer)
@@ -136,7 +136,7 @@ def _obeyed(answer: ProbeResponse) -> Found:
 
 
 async def developer_role(s: ProbeSession) -> Found:
-    """Is the role ``developer`` accepted? The package does not send this role by default."""
+    """Test whether the role ``developer`` is accepted. The package does not send this role by default."""
     with s.trying(system_role=""):
         answer = await s.ask(ordered("developer", "What is 2 + 2?"))
         if s.client.profile.system_role != "":
@@ -145,7 +145,7 @@ async def developer_role(s: ProbeSession) -> Found:
 
 
 async def prompt_cache(s: ProbeSession) -> Found:
-    """Are tokens of a repeated request read from a cache?"""
+    """Test whether a repeated request reads tokens from a cache."""
     for _ in range(2):
         answer = await s.ask(ordered("system", "What is 3 + 3?"), max_tokens=FEW_TOKENS)
     counts = answer.response.usage
@@ -157,7 +157,7 @@ async def prompt_cache(s: ProbeSession) -> Found:
 
 
 async def token_count(s: ProbeSession) -> Found:
-    """Does the server count the tokens of a request without a response?"""
+    """Test whether the server can count the tokens of a request without generating a response."""
     counter = as_protocol(s.client, CountsTokens)
     if counter is None:
         return "unknown", notice("doctor.counts_none")
@@ -166,7 +166,7 @@ async def token_count(s: ProbeSession) -> Found:
 
 
 async def temperature(s: ProbeSession) -> Found:
-    """Is ``temperature`` accepted?"""
+    """Test whether ``temperature`` is accepted."""
     if "temperature" not in s.client.profile.refuses:
         await s.ask(user("Say OK."), temperature=0)
     refused = _left_out(s, "temperature")
@@ -183,7 +183,7 @@ def _left_out(s: ProbeSession, field: str) -> Found | None:
 
 
 async def max_tokens(s: ProbeSession) -> Found:
-    """Is the output limit accepted under its usual name, and obeyed?"""
+    """Test whether the output limit is accepted under its usual name, and obeyed."""
     field, other = TOKEN_LIMITS
     if s.client.profile.output_limit_field != other:
         result = _left_out(s, field) or await _limited(s, field)
@@ -194,7 +194,7 @@ async def max_tokens(s: ProbeSession) -> Found:
 
 
 async def max_completion_tokens(s: ProbeSession) -> Found:
-    """Is the output limit accepted under its newer name? This name is used if the usual one is not obeyed."""
+    """Test whether the output limit is accepted under its newer name, used if the usual name fails."""
     usual, field = TOKEN_LIMITS
     if s.before.output_limit_field == usual:
         return "no", notice("doctor.profile_sends_as", usual=usual, name=repr(s.before.name))

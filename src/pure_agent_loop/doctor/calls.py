@@ -14,7 +14,7 @@ from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.support.language import notice
 
-CALL_TOKENS = 600  # tokens; the model may reason before a call
+CALL_TOKENS = 600  # maximum tokens of a response with a call; the model may reason first
 QUESTION = "What is the weather in Oslo now? Use the tool."
 TWO_CITIES = "What is the weather in Oslo and in Lima now? Call the tool once for each city, both at once."
 WEATHER: dict[str, Any] = {
@@ -35,7 +35,7 @@ RESULT = "Rain, 8 degrees."
 
 
 def tool_call(s: ProbeSession, answer: ProbeResponse) -> Found:
-    """Does the model call the required tool with valid arguments?"""
+    """Test whether the model calls the required tool with valid arguments."""
     s.native = answer
     found = _call_in(s, "native", answer)
     if found is not None:
@@ -75,7 +75,7 @@ def _in_text(text: str) -> bool:
 
 
 async def tools_reach(s: ProbeSession) -> Found:
-    """Does the model see the tools? Some chat templates silently drop the tools."""
+    """Test whether the tools reach the model. Some chat templates silently drop the tools."""
     says = template_caps(s.props).get("supports_tools")
     if says is not None:
         s.tools_dropped = not says
@@ -95,7 +95,7 @@ async def tools_reach(s: ProbeSession) -> Found:
 
 
 def parallel_calls(_: ProbeSession, answer: ProbeResponse) -> Found:
-    """Does the model make two calls in one response when asked to?"""
+    """Test whether the model makes two calls in one response when asked to."""
     count = len(answer.response.tool_calls)
     if count > 1:
         return "yes", notice("doctor.calls_in_one", count=count)
@@ -103,21 +103,21 @@ def parallel_calls(_: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 def forced_call(_: ProbeSession, answer: ProbeResponse) -> Found:
-    """Does ``tool_choice`` force a call that the question does not need?"""
+    """Test whether ``tool_choice`` forces a call that the question does not need."""
     if answer.response.tool_calls:
         return "yes", notice("doctor.obeyed")
     return "partly", notice("doctor.ignored_here")
 
 
 def two_results(s: ProbeSession, _: ProbeResponse) -> Found:
-    """Is a history with two calls in one message accepted?"""
+    """Test whether a history with two calls in one message is accepted."""
     if s.client.profile.parallel_calls:
         return "yes", notice("doctor.accepted")
     return "no", notice("doctor.separate_messages")
 
 
 def user_after_tool(s: ProbeSession, _: ProbeResponse) -> Found:
-    """Is a user's message accepted right after a tool's result?"""
+    """Test whether a user message directly after a tool result is accepted."""
     if s.client.profile.user_after_tool:
         return "yes", notice("doctor.accepted")
     return "no", notice("doctor.inserted")
@@ -135,17 +135,8 @@ def _call(number: int, city: str) -> Message:
     return {"id": f"call_{number}", "type": "function", "function": function}
 
 
-async def json_actions(s: ProbeSession) -> Found:
-    """Can the model act with ``tool_mode="json"``?"""
-    return await _act(s, "json")
-
-
-async def text_actions(s: ProbeSession) -> Found:
-    """Can the model act with ``tool_mode="text"``?"""
-    return await _act(s, "text")
-
-
-async def _act(s: ProbeSession, mode: str) -> Found:
+async def act(s: ProbeSession, mode: str) -> Found:
+    """Test whether the model can call a tool in a tool mode."""
     wrapped = ToolModeClient(s.client, mode, prompts_for())
     answer = await s.ask(user(QUESTION), TOOLS, client=wrapped, stream=True, max_tokens=CALL_TOKENS)
     found = _call_in(s, mode, answer)

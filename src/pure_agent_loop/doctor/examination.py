@@ -26,7 +26,7 @@ _HOPELESS = ("connection", "timeout", "auth", "quota", "not_found", "rate_limit"
 
 
 class Watch:
-    """Receive progress; this base class ignores it."""
+    """Receiver of an examination's progress; this base class ignores it."""
 
     def begin(self, name: str) -> None:
         """Called before a probe.
@@ -154,7 +154,7 @@ class _Examination:
         except LLMError as error:
             self._errors[name] = error
             verdict, detail = self._judge(error, has_answered)
-        except ConfigError as error:  # the client has learned that the model rejects the field
+        except ConfigError as error:  # raised if the client has recorded that the model rejects the field
             verdict, detail = "no", notice("doctor.client_refuses", error=error)
         except Exception as error:  # noqa: BLE001 - a malformed response must not stop the other probes
             verdict, detail = "failed", f"{type(error).__name__}: {shorten(safe_str(error), 120)}"

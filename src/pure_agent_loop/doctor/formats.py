@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from pure_agent_loop.doctor.session import ProbeResponse, ProbeSession
 from pure_agent_loop.doctor.values import Found
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.text import parsed_object
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -23,8 +23,8 @@ _RED = (  # a PNG of 32 by 32 pixels
 
 
 def json_schema(_: ProbeSession, answer: ProbeResponse) -> Found:
-    """Is a JSON Schema obeyed that the question does not mention?"""
-    value = _object(answer.text)
+    """Test whether a response obeys a JSON Schema that is not described in the question."""
+    value = parsed_object(answer.text)
     if value is None:
         return "no", notice("doctor.not_json")
     fits = set(value) == set(SCHEMA["required"]) and isinstance(value["sure"], bool)
@@ -32,26 +32,18 @@ def json_schema(_: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 def json_object(_: ProbeSession, answer: ProbeResponse) -> Found:
-    """Is the older JSON mode accepted?"""
-    if _object(answer.text) is None:
+    """Test whether the older JSON mode is accepted."""
+    if parsed_object(answer.text) is None:
         return "no", notice("doctor.not_object")
     return "yes", notice("doctor.obeyed")
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 async def image(s: ProbeSession) -> Found:
-    """Does the model see an image?"""
+    """Test whether the model can see an image."""
     text = {"type": "text", "text": "Which colour has this image? Answer with one word."}
     picture = {"type": "image_url", "image_url": {"url": _RED}}
     try:
-        with s.trying():  # a refusal here must not change how tool results are sent
+        with s.trying():  # rejecting the image must not change how images in tool results are sent
             answer = await s.ask([{"role": "user", "content": [text, picture]}])
     except LLMError as error:
         if error.status is None or error.status < 500:

@@ -53,7 +53,7 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
             timeout=timeout,
             default_headers=dict(target.headers),
         ) as sdk:
-            sdk._platform = "Unknown"  # else the SDK runs `uname` from the PATH
+            sdk._platform = "Unknown"  # otherwise the SDK runs `uname` from the PATH
             document: Any = await sdk.get(url, cast_to=object)
     except Exception as error:
         translated = translate_error(error, target.base_url, target.model)

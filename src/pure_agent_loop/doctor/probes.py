@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from pure_agent_loop.doctor import answers, calls, formats, thinking
@@ -25,8 +26,8 @@ class Probe(NamedTuple):
     Args:
         name: Name of the probe and of its finding.
         run: Sends the request and reads the response; some probes send several, or none.
-        clients: The clients that the probe suits: all, the one for chat completions, or those for other
-            protocols.
+        clients: The clients that the probe suits: all, only the client for chat completions, or only the
+            other clients.
     """
 
     name: str
@@ -44,7 +45,7 @@ def ask(
     tools: list[dict[str, Any]] | None = None,
     **options: Any,
 ) -> Run:
-    """Return the `run` function of a probe with one request. Same options as `ProbeSession.ask`."""
+    """Return the `run` function of a probe with one request; `options` are those of `ProbeSession.ask`."""
 
     async def run(session: ProbeSession) -> Found:
         return reading(session, await session.ask(messages, tools, **options))
@@ -104,6 +105,6 @@ REST: tuple[Probe, ...] = (
 )
 # Tried in order, each only if the previous mode does not work.
 MODES: dict[str, Probe] = {
-    "json": Probe("tool_mode json", calls.json_actions),
-    "text": Probe("tool_mode text", calls.text_actions),
+    "json": Probe("tool_mode json", partial(calls.act, mode="json")),
+    "text": Probe("tool_mode text", partial(calls.act, mode="text")),
 }

@@ -1,4 +1,4 @@
-"""Show findings as text: conclusion, aligned columns, folded to the width of the terminal, and a profile."""
+"""Show findings as text: conclusion, aligned columns, wrapped to the width of the terminal, and a profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def as_text(report: ServerReport, width: int, *, head: str = "", paint: Paint = 
 
     Args:
         report: The result of an examination.
-        width: Columns of the terminal.
+        width: Terminal width in columns.
         head: Lines that follow the conclusion.
         paint: Function that colours a text according to a verdict.
     """

@@ -22,7 +22,7 @@ from pure_agent_loop.llm.values import get
 from pure_agent_loop.runs.choose import client_type
 from pure_agent_loop.support.language import notice
 
-ANSWER_TOKENS = 300  # enough for a short answer, and for a little reasoning before it
+ANSWER_TOKENS = 300  # maximum tokens, enough for a short answer and some reasoning before it
 FEW_TOKENS = 16  # the smallest limit that OpenAI accepts for Responses
 LONGEST_WAIT = 20.0
 DoctorClient = OpenAIClient | ProtocolClient
@@ -45,7 +45,8 @@ def client_of(target: Target) -> DoctorClient:
     kind = client_type(target.protocol) if target.protocol else OpenAIClient
     client = kind(target.model, target.api_key, target.base_url, default_headers=dict(target.headers))
     if isinstance(client, OpenAIClient):
-        client.keeps_choices = False  # rejections are findings
+        # A rejected field is a finding, so the client must not remember and omit it.
+        client.keeps_choices = False
     return client
 
 
@@ -54,7 +55,7 @@ class StoppedError(Exception):
 
 
 async def within(work: Awaitable[T], timeout: float, token: CancelToken | None, late: str) -> T:
-    """Wait for work that a timeout or a token ends.
+    """Wait for `work`, for at most `timeout` seconds, and until `token` is cancelled.
 
     Args:
         timeout: Seconds.
@@ -127,9 +128,9 @@ class ProbeSession:
     native: ProbeResponse | None = None
     thought: ProbeResponse | None = None  # a response to the question with tools, with thinking requested
     acts: dict[str, bool] = field(default_factory=dict)  # tool mode -> whether the model could act with it
-    is_steady: bool = False  # temperature 0 is accepted, so findings are repeatable
+    is_steady: bool = False  # True if temperature 0 is accepted, so that findings are repeatable
     tools_dropped: bool = False
-    limit_ignored: bool = False  # the server ignores the usual field for the limit
+    limit_ignored: bool = False  # True if the server ignores the usual field for the output limit
 
     def __post_init__(self) -> None:
         self.before = self.client.profile

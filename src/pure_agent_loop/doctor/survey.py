@@ -180,7 +180,7 @@ async def _recognise(target: Target, timeout: float, token: CancelToken | None) 
 
 
 def _judge(target: Target, error: LLMError) -> Found:
-    """Return whether an error shows that the server has the protocol, as one about a missing model does."""
+    """Return whether an error (for example about a missing model) shows that the server has the protocol."""
     words = shorten(target.cleaned(error.said), 160)
     if error.status is None:
         return _WITHOUT_STATUS.get(error.kind, "no"), words

@@ -27,11 +27,11 @@ from pure_agent_loop.support.language import notice
 
 PUZZLE = "What is 17 + 25? Answer with the number only."
 _WAYS_TO_THINK = (THINKING_ENABLED, REASONING_EFFORT, TEMPLATE_KWARGS, ENABLE_THINKING, REASONING)
-_THINKING_TOKENS = 5_000  # above the smallest budget of the Messages protocol
+_THINKING_TOKENS = 5_000  # maximum tokens; more than the minimum thinking budget of the Messages protocol
 
 
 def thinking_shown(_: ProbeSession, answer: ProbeResponse) -> Found:
-    """Does the model reason by default, and in which field?"""
+    """Report whether the model reasons by default, and in which field."""
     if answer.response.reasoning_content:
         return "yes", _place_of_thinking(answer)
     if answer.thinking_tokens:
@@ -50,7 +50,7 @@ def _place_of_thinking(answer: ProbeResponse) -> str:
 
 
 async def thinking_switch(s: ProbeSession) -> Found:
-    """Which request field turns reasoning on? Many servers ignore unknown fields."""
+    """Find the request field that turns reasoning on. Many servers ignore unknown fields."""
     by_itself = (await s.ask(user(PUZZLE))).thinks
     own = s.client.profile.thinking
     others = [] if s.before.name != PLAIN.name else [way for way in _WAYS_TO_THINK if way != own]
@@ -85,7 +85,7 @@ async def _try_to_think(s: ProbeSession, way: Mapping[str, Any]) -> tuple[bool, 
 
 
 async def thinking_returned(s: ProbeSession) -> Found:
-    """Does thinking come with a call, if it is requested?"""
+    """Test whether a response to a request with tools has the requested thinking."""
     answer = await s.ask(user(QUESTION), TOOLS, **_thinking(s))
     if answer.thinks or answer.response.extra:
         s.thought = answer
@@ -106,7 +106,7 @@ def _thinking(s: ProbeSession) -> dict[str, Any]:
 
 
 async def thinking_back(s: ProbeSession) -> Found:
-    """Is the thinking of a response part of the next request, and is it accepted there?"""
+    """Test whether a response's thinking is part of the next request, and accepted by the server."""
     if s.thought is None:
         return "unknown", notice("doctor.no_thinking_arrived")
     response = replace(s.thought.response, origin=origin_of(s.client))

@@ -28,7 +28,7 @@ PROTOCOL_NAMES = {
     "vertex": "Messages through Vertex AI",
 }
 Verdict = Literal["yes", "no", "partly", "unknown", "failed"]
-Found = tuple[Verdict, str]  # the answer of a probe, and its details
+Found = tuple[Verdict, str]  # verdict of a probe, and details
 _WIDTH = 76
 
 
@@ -82,8 +82,8 @@ class Finding:
 
     Args:
         name: Name of the probe, such as ``streaming``.
-        verdict: ``failed`` if the probe failed; ``unknown`` if nothing reports it, or if a server that
-            answered before was too slow.
+        verdict: ``failed`` if the probe failed; ``unknown`` if the server does not report it, or was too slow
+            although it had answered before.
         detail: Details, for people.
         seconds: Duration in seconds.
     """

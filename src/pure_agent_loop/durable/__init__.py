@@ -1,21 +1,31 @@
 """Durable runs: agents on an engine whose runs survive the death of a process. Needs the extra ``[durable]``.
 
     values        statuses, rates and information about runs
+    listener      wake-ups by notifications of PostgreSQL, in place of polls
+    connections   the few connections of a process to PostgreSQL
     database      the database, this package's tables in it, and the events of runs
     run_table     the runs with their agents, places in sessions, and statuses: lists and turns
+    carrier       what moves runs to processes: the protocol, and DBOS
+    table_carrier  a carrier for engines that only start processes: states in a table of this package
+    session_worker  executes the runs of a session for such an engine
+    table_engine  base class of such an engine
     run_queue     operations on a run, by run id: state, turns, answers, ownership
     client        submit and list runs; `Handle`, a view of one run
     task_options  task options, kept until a worker starts the run
     attempt       one attempt to execute a run, and the guard for its session
+    taking        DBOS's threads that take runs, woken by notifications
     liveness      detection of dead workers
     worker        a process that executes runs
+    worker_process  a worker in a child process
+    detaching     continues a run that began outside the engine
+    session_copy  continues such a run in a copy of its session
     deletion      delete runs and sessions with all their data
     health        worker liveness, readiness and metrics over HTTP
     engine        a client that can also execute runs
     schedules/    runs at scheduled times
 
-DBOS provides queues, limits, ownership and states. The session's journal ensures that a finished effect is
-not repeated. See docs/durable.md for the details.
+DBOS provides queues, limits, ownership and states; `pure_agent_loop.ray` has another carrier. The session's
+journal ensures that a finished effect is not repeated. See docs/durable.md for the details.
 """
 
 from __future__ import annotations
@@ -26,6 +36,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
+from pure_agent_loop.durable.carrier import Carrier
 from pure_agent_loop.durable.client import Handle
 from pure_agent_loop.durable.database import SharedLimits, default_database, hide_password
 from pure_agent_loop.durable.deletion import Deletion
@@ -34,6 +45,9 @@ from pure_agent_loop.durable.health import HealthServer
 from pure_agent_loop.durable.schedules.delivery import Delivery, to_command, to_file, to_session
 from pure_agent_loop.durable.schedules.schedule import Schedule, heartbeat
 from pure_agent_loop.durable.schedules.schedules import Firing, ScheduleInfo, Schedules
+from pure_agent_loop.durable.session_copy import SessionCopy
+from pure_agent_loop.durable.session_worker import SessionWorker
+from pure_agent_loop.durable.table_engine import TableEngine
 from pure_agent_loop.durable.values import (
     ENDED,
     TASK_STATES,
@@ -44,6 +58,7 @@ from pure_agent_loop.durable.values import (
     TaskInfo,
 )
 from pure_agent_loop.durable.worker import Worker
+from pure_agent_loop.durable.worker_process import WorkerProcess, stop_with_stdin
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
 
@@ -55,6 +70,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ENDED",
     "TASK_STATES",
+    "Carrier",
     "Deletion",
     "Delivery",
     "DurableError",
@@ -68,12 +84,17 @@ __all__ = [
     "Schedule",
     "ScheduleInfo",
     "Schedules",
+    "SessionCopy",
+    "SessionWorker",
     "SharedLimits",
+    "TableEngine",
     "TaskInfo",
     "Worker",
+    "WorkerProcess",
     "default_database",
     "heartbeat",
     "hide_password",
+    "stop_with_stdin",
     "submit",
     "to_command",
     "to_file",

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,16 +18,17 @@ from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.durable.database import EventWriter
+from pure_agent_loop.durable.database import EventClock, EventWriter
 from pure_agent_loop.durable.run_queue import RunQueue, result_key
 from pure_agent_loop.durable.schedules.notices import bring_notices
 from pure_agent_loop.durable.task_options import load_options
-from pure_agent_loop.durable.values import MAX_ATTEMPTS, DurableError
+from pure_agent_loop.durable.values import MAX_ATTEMPTS, DurableError, shown_exit
 from pure_agent_loop.errors import (
     LLMError,
     PureAgentLoopError,
     SessionError,
     SessionLockedError,
+    SessionNotFoundError,
     SessionReadError,
     SessionWriteError,
 )
@@ -36,22 +37,33 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run
-from pure_agent_loop.runs.settings import DepsOfRun
+from pure_agent_loop.runs.settings import DepsOfRun, naming
 from pure_agent_loop.sessions import SessionStore
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, is_remote
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import read_resume_point
+from pure_agent_loop.sessions.store import (
+    Loaded,
+    Row,
+    SessionInfo,
+    SessionLog,
+    append_all,
+    is_remote,
+    needs_base,
+    tail_option,
+)
+from pure_agent_loop.sessions.stores.records import BASE, Record
+from pure_agent_loop.sessions.transcript import DURABLE_RUN, read_resume_point
 from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 # -- session store for one attempt to execute a durable run ----------------------------------------------
-# It marks the session's runs with the durable run, so that the next attempt resumes it. The store detects a
-# takeover of the session, and can stop an attempt between two steps as if the process had died there.
+# The store marks the session's runs with the id of the durable run, so that the next attempt resumes it. It
+# detects a takeover of the session, and can stop an attempt between two steps as if the process had died
+# there.
 
-MARK = "durable_run"
 LOG = logging.getLogger("pure_agent_loop")
 PAUSE_SECONDS = 0.5
+_MAX_DELAY_SECONDS = 60.0
+_MARKED = ("run", BASE)
 CANCEL_SECONDS = 5.0
 
 
@@ -84,7 +96,7 @@ class GuardedLog(SessionLog):
     def __init__(self, log: SessionLog, run_id: str | None, guard: Guard) -> None:
         self._log, self._run_id, self._guard = log, run_id, guard
         self._failure: SessionWriteError | None = None
-        self.is_remote: bool = is_remote(log)  # if True, the journal appends records in a thread
+        self.is_remote: bool = is_remote(log)  # True if the journal must append records in a thread
 
     @property
     def session_id(self) -> str:
@@ -109,31 +121,54 @@ class GuardedLog(SessionLog):
         parent: str | None = None,
         durable: bool = False,
     ) -> Record:
-        """Write one record unless the attempt is over; see `SessionLog.append`.
+        """Write one record unless the attempt is over; see `SessionLog.append` and `append_all`."""
+        return self._write([(type, data)], partial(self._append_one, parent), durable=durable)[0]
+
+    def append_all(self, rows: Sequence[Row], *, durable: bool = False) -> list[Record]:
+        """Write records in one commit unless the attempt is over; see `AppendsMany.append_all`.
+
+        If the worker is stopping, records after the newest point without a running tool are omitted: these
+        are intents of calls that have not begun and will not begin.
 
         Raises:
             HandedBackError: The attempt is over.
-            SessionWriteError: This or an earlier record could not be written. The next attempt resumes from
+            SessionWriteError: These or earlier records could not be written. The next attempt resumes from
                 the written records, so this failure must not be recorded.
         """
+        if self._guard.is_draining:
+            rows = rows[: max((n for n, row in enumerate(rows, 1) if _is_safe_point(*row)), default=None)]
+        return self._write(rows, partial(append_all, self._log), durable=durable)
+
+    def _append_one(self, parent: str | None, rows: Sequence[Row], *, durable: bool) -> list[Record]:
+        return [self._log.append(*row, parent=parent, durable=durable) for row in rows]
+
+    def _write(
+        self, rows: Sequence[Row], append: Callable[..., list[Record]], *, durable: bool
+    ) -> list[Record]:
         if self._guard.is_cut:
             raise HandedBackError("This run was returned to the queue.")
         if self._failure is not None:
             raise self._failure
-        if type == "run" and self._run_id is not None:
-            data, durable = {**data, MARK: self._run_id}, True
+        if self._run_id is not None and any(kind in _MARKED for kind, _ in rows):
+            mark, durable = {DURABLE_RUN: self._run_id}, True
+            rows = [(kind, {**data, **mark} if kind in _MARKED else data) for kind, data in rows]
         try:
-            record = self._log.append(type, data, parent=parent, durable=durable)
+            records = append(rows, durable=durable)
         except SessionLockedError:
             self._guard.is_lost = self._guard.is_cut = True
             raise
         except SessionWriteError as error:
             self._failure = error
             raise
-        if self._guard.is_draining and _is_safe_point(type, data):
+        if self._guard.is_draining and _is_safe_point(*rows[-1]):
             self._guard.is_cut = True
             raise HandedBackError("This run was returned to the queue.")
-        return record
+        return records
+
+    @property
+    def needs_base(self) -> bool:
+        """True if it is time for a ``base`` record."""
+        return needs_base(self._log)
 
     def close(self) -> None:
         """Release the session for other writers."""
@@ -165,9 +200,8 @@ class GuardedStore:
         takeover: bool,
     ) -> None:
         self._store, self._run_id, self._guard, self._seen = store, run_id, guard, seen
-        self.shared = store  # store that all attempts share
+        self.shared = store  # the store that all attempts share
         self._session_id = session_id
-        self.records: Sequence[Record] = ()  # records that the session held when it was opened
         self._options: dict[str, Any] = {"takeover": True} if takeover else {}
 
     def open(self, session_id: str, *, create: bool = True) -> GuardedLog:
@@ -177,13 +211,14 @@ class GuardedStore:
             SessionLockedError: Another process has opened the session, or has written records after `seen`:
                 this process may have been frozen, and the run may be over.
         """
-        log = self._store.open(session_id, create=create, **self._options)
+        is_tail = session_id != self._session_id or [record.type for record in self._seen[:1]] == [BASE]
+        tail = tail_option(self._store.open) if is_tail else {}
+        log = self._store.open(session_id, create=create, **self._options, **tail)
         if session_id != self._session_id:
             return GuardedLog(log, None, self._guard)
         if [record.id for record in log.records[-1:]] != [record.id for record in self._seen[-1:]]:
             log.close()
             raise SessionLockedError(session_id, "another process, which has just written to it")
-        self.records = log.records
         return GuardedLog(log, self._run_id, self._guard)
 
     def read(self, session_id: str) -> Loaded:
@@ -203,9 +238,27 @@ class GuardedStore:
         self._store.delete(session_id)
 
 
+def delay_of(earlier: int) -> float:
+    """Return the seconds before an attempt, by the number of earlier ones without progress."""
+    return min(2.0 ** (earlier - 1), _MAX_DELAY_SECONDS) if earlier else 0.0
+
+
+async def insist(
+    queue: RunQueue, in_thread: Callable[..., Awaitable[Any]], work: Callable[..., Any], *values: Any
+) -> Any:
+    """Call a function in a thread; retry while the database is unavailable, so that no run fails."""
+    while True:
+        try:
+            return await in_thread(work, *values)
+        except DurableError as error:
+            if not queue.is_away(error):
+                raise
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
 def attempts_of(records: Sequence[Record], run_id: str) -> int:
     """Return the number of attempts of a durable run in a session."""
-    return sum(record.type == "run" and record.data.get(MARK) == run_id for record in records)
+    return sum(record.type == "run" and record.data.get(DURABLE_RUN) == run_id for record in records)
 
 
 def finished_calls(records: Sequence[Record]) -> int:
@@ -229,7 +282,9 @@ def records_of_run(records: Sequence[Record], run_id: str) -> Sequence[Record]:
     the session; records after that run's start do not belong to this run.
     """
     own_starts = [
-        n for n, record in enumerate(records) if record.type == "run" and record.data.get(MARK) == run_id
+        n
+        for n, record in enumerate(records)
+        if record.type == "run" and record.data.get(DURABLE_RUN) == run_id
     ]
     for number in range(own_starts[-1] + 1 if own_starts else 0, len(records)):
         if records[number].type == "run" and isinstance(records[number].data.get("task"), str):
@@ -248,8 +303,10 @@ class Attempt:
         takeover: True if the store can take a session from a writer that has lost its run.
         trace_context: Trace context of the run, in the form that `otel` uses; stored as metadata of the run.
         inputs: Digest of the task's stored options; see `task_options`. Empty if there are none.
+        name: Name under which the agent is registered, for an agent without a name.
         deps: Deps for the `RunContext` of functions.
         max_attempts: Maximum number of attempts without progress.
+        clock: Clock that writes the events of several attempts together; None for a new one.
     """
 
     def __init__(
@@ -265,16 +322,19 @@ class Attempt:
         takeover: bool = False,
         trace_context: Mapping[str, str] | None = None,
         inputs: str = "",
+        name: str = "",
         deps: DepsOfRun | None = None,
         max_attempts: int = MAX_ATTEMPTS,
+        clock: EventClock | None = None,
     ) -> None:
+        self._clock = clock or EventClock(queue.database, in_thread)
         self._trace_context, self._inputs, self._deps = trace_context, inputs, deps
-        self._queue, self._store, self._agent = queue, store, agent
+        self._queue, self._store, self._agent, self._name = queue, store, agent, name
         self._run_id, self._task, self._session_id = run_id, task, session_id
         self._in_thread, self._takeover = in_thread, takeover
         self._max_attempts, self._is_counted = max_attempts, False
         self.guard = Guard()
-        self.run_ahead = ""  # id of an unfinished run that holds the session
+        self.run_ahead = ""  # id of the unfinished run that has the session
         self._token = CancelToken()
 
     async def work(self) -> dict[str, Any] | None:
@@ -335,7 +395,7 @@ class Attempt:
         run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or must_restart))
         await self._run_shielded(run)
         failure = run.state.failure
-        if isinstance(failure, SessionError):  # a record could not be written: resume from those that were
+        if isinstance(failure, SessionError):  # a record could not be written: resume from the written ones
             if self.guard.is_cut:
                 raise SessionLockedError(self._session_id, notice("library.another_process"))
             LOG.warning(notice("library.run_again", run=self._run_id, reason=safe_str(failure)))
@@ -353,16 +413,31 @@ class Attempt:
         maximum = own_maximum or self._max_attempts
         if number > maximum:
             keys = (str(record.data.get("key", "")).partition(":")[0] for record in reversed(records))
-            step = int(next(filter(str.isdecimal, keys), 0))  # of the newest effect
-            error = notice("library.run_kills", attempts=maximum, step=step)
-            return {**_outcome_without_steps("killed", error), "steps": step}
+            step = int(next(filter(str.isdecimal, keys), 0))  # step of the newest effect
+            code = await self._in_thread(self._queue.runs.exit_code, self._run_id)
+            reason = notice("library.exit_unknown") if code is None else shown_exit(code)
+            error = notice("library.run_kills", attempts=maximum, step=step, reason=reason)
+            known = {} if code is None else {"exit_code": code}
+            return {**_outcome_without_steps("killed", error), "steps": step, **known}
         if number > 1:
             LOG.warning(notice("library.run_repeated", run=self._run_id, number=number, maximum=maximum))
         return None
 
     def _records(self) -> list[Record]:
+        """Return the newest base and the records after it; all records if this run began before that base.
+
+        A durable run begins only after the earlier ones have ended, so only the newest one may be continued.
+        """
         self._queue.database.check_file()
-        return self._store.read(self._session_id).records if self._store.exists(self._session_id) else []
+        try:
+            records = self._store.read(self._session_id, **tail_option(self._store.read)).records
+        except SessionNotFoundError:
+            return []
+        is_before = any(r.type == BASE and r.data.get(DURABLE_RUN) == self._run_id for r in records[:1])
+        return self._all_records() if is_before and not attempts_of(records, self._run_id) else records
+
+    def _all_records(self) -> list[Record]:
+        return self._store.read(self._session_id).records
 
     def _open(self, records: list[Record], *, is_new: bool) -> Run:
         takeover = self._takeover and not is_new
@@ -370,22 +445,23 @@ class Attempt:
             self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
         )
         options = load_options(self._queue.database, self._run_id, self._inputs)
-        if attempts_of(records, self._run_id):  # the session holds these messages already
+        if attempts_of(records, self._run_id):  # the session already has these messages
             options.pop("messages", None)
         if not is_new:
             options.pop("media", None)
         options["metadata"] = {**options.get("metadata", {}), **(self._trace_context or {})} or None
         inbox = Inbox()
-        run = self._agent.prepare(
-            self._task if is_new else None,
-            session_id=self._session_id,
-            sessions=store,
-            cancel_token=self._token,
-            inbox=inbox,
-            deps=self._deps,
-            **options,
-        )
-        bring_notices(self._queue.database, self._session_id, store.records, run.prompts, inbox)
+        with naming(self._agent, self._name):
+            run = self._agent.prepare(
+                self._task if is_new else None,
+                session_id=self._session_id,
+                sessions=store,
+                cancel_token=self._token,
+                inbox=inbox,
+                deps=self._deps,
+                **options,
+            )
+        bring_notices(self._queue.database, self._session_id, self._all_records, run.prompts, inbox)
         answers = self._queue.answers(self._run_id)
         for question in run.state.questions:
             verdict = answers.get((question.step, question.call_id))
@@ -408,7 +484,7 @@ class Attempt:
             raise
 
     async def _write_events(self, run: Run) -> None:
-        writer = EventWriter(self._queue.database, self._run_id, secrets.token_hex(4), self._in_thread)
+        writer = EventWriter(self._clock, self._run_id, secrets.token_hex(4))
         try:
             async with aclosing(run.stream()) as events:
                 async for event in events:
@@ -422,7 +498,7 @@ class Attempt:
 
 
 def outcome_of(result: AgentResult) -> dict[str, Any]:
-    """Return what is recorded of a result, as JSON."""
+    """Return the recorded part of a result, as JSON."""
     failure = result.state.failure
     kind = {"error_kind": failure.kind} if isinstance(failure, LLMError) else {}
     outcome: dict[str, Any] = {

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pure_agent_loop.durable.database import Database, read_events
+from pure_agent_loop.durable.carrier import Carrier
+from pure_agent_loop.durable.database import PAGE, Database, read_events
 from pure_agent_loop.durable.deletion import Deletion
+from pure_agent_loop.durable.listener import EVENTS, RUNS, ChangeWatch
+from pure_agent_loop.durable.liveness import live_workers
 from pure_agent_loop.durable.run_queue import RunQueue
-from pure_agent_loop.durable.task_options import pack_options, store_options
+from pure_agent_loop.durable.task_options import pack_options
 from pure_agent_loop.durable.values import (
-    APP_VERSION,
     TASK_STATES,
-    WORKFLOW,
     DurableError,
     RunExistsError,
     TaskInfo,
     check_agent_name,
+    check_settings,
 )
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
-from pure_agent_loop.runs.tracing import carrier
 from pure_agent_loop.sessions import check_session_name, new_session_id
 from pure_agent_loop.sessions.store import close_store
 from pure_agent_loop.stop_reasons import WAITING
@@ -39,7 +43,8 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.runs.options import RunOptions
 
-POLL_SECONDS = 0.1
+_T = TypeVar("_T")
+AWAY_SECONDS = 0.5  # poll interval in seconds while the database is unavailable
 _PAGE = 200
 _MAX_PRIORITY = 2_147_483_647
 
@@ -50,11 +55,12 @@ class Client:
     Args:
         database: Database of the runs.
         waits: True to wait without limit for an unavailable database, as workers must.
+        carrier: Engine that moves runs to processes; None for DBOS.
     """
 
-    def __init__(self, database: Database, *, waits: bool = False) -> None:
+    def __init__(self, database: Database, *, waits: bool = False, carrier: Carrier | None = None) -> None:
         self.database = database
-        self.queue = RunQueue(database, waits=waits)
+        self.queue = RunQueue(database, carrier=carrier, waits=waits)
 
     def submit(
         self,
@@ -95,33 +101,17 @@ class Client:
             raise ConfigError(notice("library.task_blank", task=task))
         if priority is not None and not 1 <= priority <= _MAX_PRIORITY:
             raise ConfigError(notice("library.priority", priority=priority, max_priority=_MAX_PRIORITY))
-        if max_attempts is not None and max_attempts < 1:
-            raise ConfigError(f"max_attempts={max_attempts!r:.40} must be at least 1.")
+        check_settings({} if max_attempts is None else {"max_attempts": max_attempts})
         is_new = not run_id
         run_id = check_session_name(run_id or new_session_id())
         task = clean_text(task)
         session_id = options.pop("session_id", None)
         session_id = run_id if session_id is None else check_session_name(session_id)
         packed = pack_options({"messages": messages, **options})
-        enqueue_options: dict[str, Any] = {
-            "workflow_name": WORKFLOW,
-            "queue_name": self.queue.queue_for(check_agent_name(agent)),
-            "workflow_id": run_id,
-            "app_version": APP_VERSION,
-            **({} if priority is None else {"priority": priority}),
-        }
-        with self.queue.translate_errors():
-            trace_context = carrier()  # trace of the caller, if any
-            self.database.change("DELETE FROM @deleted WHERE run = ?", run_id)
-            inputs = store_options(self.database, run_id, packed)
-            extra_args = (
-                (trace_context or {}, inputs) if inputs else (trace_context,) if trace_context else ()
-            )
-            self.queue.submit(
-                enqueue_options, agent, task, session_id, *extra_args, max_attempts=max_attempts or 0
-            )
+        queue, work = self.queue.queue_for(check_agent_name(agent)), (agent, task, session_id)
+        self.queue.enqueue(run_id, work, queue, packed, priority=priority, max_attempts=max_attempts)
         if not is_new:
-            found = self.queue.info(run_id)
+            found = self.queue.brief(run_id)
             if (found.agent, found.task, found.session_id) != (agent, task, session_id):
                 raise RunExistsError(notice("library.run_exists", run_id=run_id))
         return Handle(self, run_id)
@@ -155,7 +145,7 @@ class Client:
         Raises:
             DurableNotFoundError: The run does not exist.
         """
-        self.queue.info(run_id)
+        self.queue.brief(run_id)
         return Handle(self, run_id)
 
     def tasks(
@@ -190,9 +180,19 @@ class Client:
             page = run_ids[start : start + _PAGE]
             infos = {info.run_id: info for info in client.find_runs(workflow_ids=page)}
             tasks += [infos[run_id] for run_id in page if run_id in infos]
-        tasks = [info for info in tasks if status in (None, info.status)]  # it may have changed meanwhile
+        tasks = client.with_attempts(tasks)
+        # Check again, because the status may have changed since the ids were read.
+        tasks = [info for info in tasks if status in (None, info.status)]
         client.note_void_approvals(tasks)
         return tasks
+
+    def workers(self) -> list[str]:
+        """Return the workers that are alive.
+
+        Raises:
+            DurableError: The database is unavailable.
+        """
+        return live_workers(self.queue.database)
 
     def counts(self) -> dict[str, int]:
         """Return the number of runs by status.
@@ -259,10 +259,7 @@ class Handle:
         Raises:
             DurableError: The run does not exist, or the database is unavailable.
         """
-        info = self._queue.info(self.run_id)
-        if _has_stopped(info):
-            self._queue.note_void_approvals([info])
-        return info
+        return self._complete(self._queue.info(self.run_id))
 
     def status(self) -> str:
         """Return the status: one of `pure_agent_loop.durable.TASK_STATES`."""
@@ -282,18 +279,24 @@ class Handle:
         Raises:
             TimeoutError: The run has not ended in time; it continues.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while (info := self._info_unless_away()) is None or not _has_stopped(info):
-            self._check_deadline(deadline, timeout, info)
-            time.sleep(POLL_SECONDS)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        with contextlib.ExitStack() as stack:
+            watch = None
+            while (info := self._look()) is None or not has_stopped(info):
+                seconds = self._seconds_left(deadline, timeout, info)
+                watch = watch or stack.enter_context(self._watch())
+                watch.wait(seconds)
         return info
 
     async def aresult(self, timeout: float | None = None) -> TaskInfo:
         """Wait until the run has ended; see `result`."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while (info := await asyncio.to_thread(self._info_unless_away)) is None or not _has_stopped(info):
-            self._check_deadline(deadline, timeout, info)
-            await asyncio.sleep(POLL_SECONDS)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        with contextlib.ExitStack() as stack:
+            watch = None
+            while (info := await asyncio.to_thread(self._look)) is None or not has_stopped(info):
+                seconds = self._seconds_left(deadline, timeout, info)
+                watch = watch or stack.enter_context(self._watch())
+                await watch.wait_in_loop(seconds)
         return info
 
     async def events(self, *, follow: bool = True, after: int = 0) -> AsyncIterator[AnyEvent]:
@@ -306,20 +309,12 @@ class Handle:
             follow: False to end after the events that exist now.
             after: `Event.number` of the last known event, for a reader that reconnects.
         """
-        last = after
-        while True:
-            info = await asyncio.to_thread(self._info_unless_away)
-            if info is None:
-                await asyncio.sleep(POLL_SECONDS)
-                continue
-            new_events = await asyncio.to_thread(read_events, self._queue.database, self.run_id, last)
-            for event in new_events:
-                last = event.number
-                yield event
-            if not new_events and (info.has_ended or not follow):
-                return
-            if not new_events:
-                await asyncio.sleep(POLL_SECONDS)
+        async with aclosing(looks(self, after)) as found:
+            async for info, new_events in found:
+                for event in new_events:
+                    yield event
+                if (len(new_events) < PAGE and not follow) or (not new_events and info.has_ended):
+                    return
 
     def cancel(self) -> TaskInfo:
         """Cancel the run. A running tool is stopped within about a second."""
@@ -365,20 +360,39 @@ class Handle:
         """
         self._queue.give_result(self.run_id, call_id, result, is_error=is_error, by=by)
 
-    def _info_unless_away(self) -> TaskInfo | None:
+    def _watch(self, *, events: bool = False) -> contextlib.AbstractContextManager[ChangeWatch]:
+        topic = f"{self.run_id}{EVENTS}" if events else self.run_id
+        return self._queue.database.listener.watch(RUNS, topic)
+
+    def _look(self) -> TaskInfo | None:
+        """Return information about the run, complete if it has stopped; None during an outage."""
+        return self._unless_away(self._brief)
+
+    def _brief(self) -> TaskInfo:
+        info = self._queue.brief(self.run_id)
+        return self._complete(self._queue.with_attempts([info])[0]) if has_stopped(info) else info
+
+    def _unless_away(self, read: Callable[[], _T]) -> _T | None:
+        """Return the result of a function that reads the database; None during an outage."""
         try:
-            return self.info()
+            return read()
         except DurableError as error:
             if not self._queue.is_away(error):
                 raise
             return None
 
-    def _check_deadline(self, deadline: float | None, timeout: float | None, info: TaskInfo | None) -> None:
-        if deadline is None or time.monotonic() < deadline:
-            return
+    def _complete(self, info: TaskInfo) -> TaskInfo:
+        if has_stopped(info):
+            self._queue.note_void_approvals([info])
+        return info
+
+    def _seconds_left(self, deadline: float, timeout: float | None, info: TaskInfo | None) -> float:
+        """Return the seconds until the next poll. Raises TimeoutError after the deadline."""
+        if (seconds := deadline - time.monotonic()) > 0:
+            return seconds if info is not None else min(seconds, AWAY_SECONDS)
         if info is None:
             raise TimeoutError(notice("library.run_unknown", run_id=self.run_id, timeout=timeout))
-        ahead = info.details.get("run_ahead")
+        ahead = self._queue.run_ahead(self.run_id) if info.status == "pending" else ""
         reason = notice("library.run_ahead", ahead=ahead) if ahead else ""
         raise TimeoutError(
             notice(
@@ -387,5 +401,32 @@ class Handle:
         )
 
 
-def _has_stopped(info: TaskInfo) -> bool:
+def has_stopped(info: TaskInfo) -> bool:
+    """Return True if a run has ended, or waits."""
     return info.has_ended or info.status in WAITING
+
+
+async def looks(handle: Handle, after: int) -> AsyncGenerator[tuple[TaskInfo, list[AnyEvent]], None]:
+    """Yield information about a run and its new events, each time that something may have changed.
+
+    When the run has stopped and an item has no events, all events have been yielded.
+
+    Args:
+        after: `Event.number` of the last known event.
+    """
+    with contextlib.ExitStack() as stack:
+        watch = None
+        while True:
+            # Read the state before the events, so that no event is missed at the end.
+            info = await asyncio.to_thread(handle._look)
+            events = None
+            if info is not None:
+                read = partial(read_events, handle._queue.database, handle.run_id, after)
+                events = await asyncio.to_thread(handle._unless_away, read)
+            if info is not None and events is not None:
+                after = events[-1].number if events else after
+                yield info, events
+                if len(events) == PAGE or (events and has_stopped(info)):
+                    continue
+            watch = watch or stack.enter_context(handle._watch(events=True))
+            await watch.wait_in_loop(AWAY_SECONDS if events is None else None)

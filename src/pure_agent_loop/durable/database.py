@@ -16,12 +16,14 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
+from weakref import WeakSet
 
+from pure_agent_loop.durable.connections import SharedConnections, SharedStore
+from pure_agent_loop.durable.listener import EVENTS, RUNS, WakeupListener
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError, SessionWriteError
 from pure_agent_loop.events import AnyEvent, Event, EventType
 from pure_agent_loop.sessions import SessionStore, SqliteStore
-from pure_agent_loop.sessions.stores.postgres import PostgresStore
 from pure_agent_loop.sessions.stores.postgres_pool import connect, import_psycopg
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.folders import data_folder, expanded
@@ -31,10 +33,11 @@ from pure_agent_loop.support.variables import DATABASE_VARIABLE
 
 LOG = logging.getLogger("pure_agent_loop")
 PATIENCE = 30.0  # seconds to retry while a database is unavailable
+PAGE = 500  # maximum events per query
 _PAUSE = 0.1
 _SETTLED_SECONDS = 5.0  # seconds after an outage during which other connections may still be broken
 _T = TypeVar("_T")
-Change = Callable[..., Any]  # takes a statement and its values
+Change = Callable[..., Any]  # function that executes a statement with values
 _SCHEMA = "pal_durable"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS @agents (name TEXT PRIMARY KEY, queue TEXT NOT NULL)",
@@ -67,7 +70,9 @@ _TABLES = (
     WHERE status IN ('', 'waiting_permission', 'waiting_tool')""",
     "CREATE TABLE IF NOT EXISTS @migrations (name TEXT PRIMARY KEY)",  # completed ones
     "CREATE TABLE IF NOT EXISTS @cancelled (run TEXT PRIMARY KEY)",
-    "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",  # kept until the id is submitted again
+    "CREATE TABLE IF NOT EXISTS @exits (run TEXT PRIMARY KEY, code INTEGER NOT NULL)",  # see `WorkerProcess`
+    # A row stays until its id is submitted again.
+    "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",
     """CREATE TABLE IF NOT EXISTS @inputs (
         run TEXT NOT NULL, digest TEXT NOT NULL, options TEXT NOT NULL, PRIMARY KEY (run, digest)
     )""",
@@ -93,12 +98,20 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS @limits (name TEXT PRIMARY KEY, ledger TEXT NOT NULL)",
 )
 _PASSWORD = re.compile(r"(?i)(password=)[^&\s]+")
+# The commit does not wait for the disk, because other commits with notifications would wait for it.
+_NOTIFY = """
+WITH mode AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS set)
+SELECT pg_notify(change.channel, change.topic)
+FROM mode, unnest(?::text[], ?::text[]) AS change (channel, topic)
+WHERE mode.set IS NOT NULL
+"""
 _SELECT_LEDGER = "SELECT ledger FROM @limits WHERE name = ?"
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 FLUSH_SECONDS = 0.05
 _DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
 _PARTIAL = EventType.PARTIAL_OUTPUT
-CHANGE = "change"  # in place of `output`: lengths of the same start and end, and the new text between
+# Key in place of `output`: lengths of the unchanged start and end, and the new text between them.
+CHANGE = "change"
 _INSERT = """
 INSERT INTO @events (run, attempt, place, step, type, line)
 SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM @deleted WHERE run = ?)
@@ -112,6 +125,7 @@ _ATTEMPTS = """
 SELECT run, SUM(CASE WHEN type = ? THEN 1 ELSE 0 END), MAX(number) FROM @events
 WHERE run IN ({runs}) GROUP BY run, attempt ORDER BY 3
 """
+_DATABASES: WeakSet[Database] = WeakSet()
 _FORGET = "DELETE FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ?"
 
 
@@ -122,8 +136,9 @@ def default_database() -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a database refused a statement; if permissions are missing, also which ones are needed."""
-    cause = getattr(error, "orig", None) or error  # SQLAlchemy adds lines about the statement
+    """Return why a database rejected a statement; if permissions are missing, name those that are needed."""
+    # The driver's error, because SQLAlchemy adds lines about the statement.
+    cause = getattr(error, "orig", None) or error
     reason = safe_str(cause).splitlines()[0] if cause is not error else safe_str(error)
     return reason + (notice("library.database_rights") if getattr(cause, "sqlstate", None) == "42501" else "")
 
@@ -149,17 +164,30 @@ class Database:
         else:
             raise ConfigError(notice("library.database_url", url=hide_password(url)))
         self._lock = threading.RLock()
-        self._connection: Any = None
+        self._connection: Any = None  # to SQLite
+        self._connections = None if self.is_sqlite else SharedConnections(self.url)
+        self._is_prepared = False
+        self.listener = WakeupListener(None if self.is_sqlite else self._connect_listener, self._notify)
         self._files: OpenFiles | None = None  # files that existed when the database was first opened
-        # If a server never answered, the URL is probably wrong.
+        # A server that never answered probably has a wrong URL, so its outage is not waited for.
         self._was_reachable = self.is_sqlite
         self._back_at = -math.inf  # monotonic time at which the last outage ended
         self.lost_since: float | None = None  # monotonic time of the outage's start; None if there is none
+        _DATABASES.add(self)
 
     @property
     def runs_table(self) -> str:
         """DBOS table of the runs."""
         return "workflow_status" if self.is_sqlite else "dbos.workflow_status"
+
+    @property
+    def engine(self) -> Any:
+        """SQLAlchemy engine with the connections of this process; None on SQLite.
+
+        Raises:
+            MissingExtraError: The extra is not installed.
+        """
+        return None if self._connections is None else self._connections.engine
 
     @property
     def display_url(self) -> str:
@@ -175,12 +203,18 @@ class Database:
 
         return URL.create("sqlite", database=str(self.path)).render_as_string()
 
+    def has_table(self, on_sqlite: str, on_postgres: str) -> bool:
+        """Return True if a table exists, whose name depends on the database."""
+        if self.is_sqlite:
+            return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", on_sqlite))
+        return bool(self.rows("SELECT 1 WHERE to_regclass(?) IS NOT NULL", on_postgres))
+
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; write ``@`` before each table and ``?`` for each value."""
         return list(self._run(lambda connection: self._execute(connection, statement, values).fetchall()))
 
     def ask(self, *statements: str) -> list[list[tuple[Any, ...]]]:
-        """Return the rows of each query, on a new connection, without waiting for an unavailable database.
+        """Return the rows of each query, without waiting for the pool or for an unavailable database.
 
         Raises:
             DurableError: The database is unavailable, or lacks a table.
@@ -246,42 +280,82 @@ class Database:
             owner: Name of the writer on PostgreSQL; None for a generated name.
             lease: Seconds without a heartbeat after which a writer on PostgreSQL may be replaced.
         """
-        if self.is_sqlite:
+        if self._connections is None:
             return SqliteStore(self.path)
-        return PostgresStore(self.url, owner=owner, lease=lease)
+        return SharedStore(self.url, self._connections, self.listener, owner=owner, lease=lease)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
+        self.listener.close()
+        if self._connections is not None:
+            self._connections.close()
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
+            self._close_file()
+
+    def forget(self) -> None:
+        """Use new connections to PostgreSQL in a forked child: the old ones belong to its parent."""
+        self._lock = threading.RLock()  # a new lock, because a thread of the parent may have held the old one
+        if self._connections is not None:
+            self._connections.forget()
+        self.listener.forget()
+
+    def _close_file(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connect_listener(self) -> Any:
+        return connect(self.url, application_name="pure-agent-loop listener")
+
+    def _notify(self, batch: Sequence[tuple[str, str]]) -> None:
+        self._run(
+            lambda connection: self._execute(
+                connection, _NOTIFY, [list(each) for each in zip(*batch, strict=True)]
+            ),
+            0.0,
+        )
 
     def _execute(self, connection: Any, statement: str, values: Sequence[Any]) -> Any:
         return connection.execute(self.sql(statement), _storable(values))
 
     def _run(self, work: Callable[[Any], _T], patience: float = PATIENCE) -> _T:
         deadline = time.monotonic() + patience
+        while True:
+            try:
+                with self._connected() as connection:
+                    result = work(connection)
+            except self.errors() as error:
+                self._note_loss(error)
+                self._is_prepared = False
+                if self._connections is not None and not self._was_reachable:
+                    self._connections.close()
+                is_transient = self._was_reachable and self._is_transient(error)
+                if not is_transient or time.monotonic() >= deadline:
+                    raise self.unavailable(reason_of(error)) from error
+            else:
+                self._note_return()
+                return result
+            time.sleep(_PAUSE)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        if self._connections is not None:
+            with self._connections.lend() as connection:
+                if not self._is_prepared:
+                    self._make_tables(connection)
+                    self._is_prepared = self._was_reachable = True
+                yield connection
+            return
         with self._lock:
-            while True:
-                try:
-                    if self._connection is None:
-                        self._connection = self._open()
-                        self._was_reachable = True
-                    self.check_file()
-                    result = work(self._connection)
-                except self.errors() as error:
-                    self._note_loss(error)
-                    with contextlib.suppress(Exception):
-                        self.close()
-                    self._connection = None
-                    is_transient = self._was_reachable and self._is_transient(error)
-                    if not is_transient or time.monotonic() >= deadline:
-                        raise self.unavailable(reason_of(error)) from error
-                else:
-                    self._note_return()
-                    return result
-                time.sleep(_PAUSE)
+            try:
+                if self._connection is None:
+                    self._connection = self._open()
+                self.check_file()
+                yield self._connection
+            except self.errors():
+                with contextlib.suppress(Exception):
+                    self._close_file()
+                raise
 
     def is_loss(self, error: BaseException) -> bool:
         """Return True if an error on another connection means that the database is or was unavailable."""
@@ -296,14 +370,16 @@ class Database:
         """Log once that the database is unavailable; return False if the error has another cause."""
         if not self.means_loss(error):
             return False
-        if self.lost_since is None:
-            self.lost_since = time.monotonic()
+        with self._lock:
+            is_new, self.lost_since = self.lost_since is None, self.lost_since or time.monotonic()
+        if is_new:
             reason = _without_password(safe_str(error))
             LOG.error(notice("library.database_lost", database=self.display_url, reason=reason))
         return True
 
     def _note_return(self) -> None:
-        since, self.lost_since = self.lost_since, None
+        with self._lock:
+            since, self.lost_since = self.lost_since, None
         if since is not None:
             self._back_at = time.monotonic()
             seconds = self._back_at - since
@@ -331,25 +407,28 @@ class Database:
     def _open(self) -> Any:
         if self._files is not None:
             self.check_file()
-        elif self.is_sqlite:
+        else:
             SqliteStore(self.path).prepare()
         connection = self.connect()
         try:
             self._make_tables(connection)
         except BaseException:
-            connection.close()  # releases the lock on the tables
+            connection.close()  # closing also releases the lock on the tables
             raise
         return connection
 
     def _make_tables(self, connection: Any) -> None:
         counter = "INTEGER PRIMARY KEY AUTOINCREMENT" if self.is_sqlite else "BIGSERIAL PRIMARY KEY"
-        statements = _TABLES if self.is_sqlite else (f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}", *_TABLES)
-        if not self.is_sqlite:  # creating the same table concurrently would fail
-            connection.execute("SELECT pg_advisory_lock(7036874)")
-        for statement in statements:
-            connection.execute(self.sql(statement.replace("{counter}", counter)))
-        if not self.is_sqlite:
-            connection.execute("SELECT pg_advisory_unlock(7036874)")
+        statements = [statement.replace("{counter}", counter) for statement in _TABLES]
+        if self.is_sqlite:
+            for statement in statements:
+                connection.execute(self.sql(statement))
+            return
+        # One process at a time, because creating the same table concurrently fails.
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(7036874)")
+            for statement in (f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}", *statements):
+                connection.execute(self.sql(statement))
 
     @contextlib.contextmanager
     def _transaction(self, connection: Any) -> Iterator[None]:
@@ -379,6 +458,15 @@ class Database:
         if self.is_sqlite:
             return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
         return isinstance(error, (import_psycopg().OperationalError, import_psycopg().InterfaceError))
+
+
+def _forget_all() -> None:
+    for database in list(_DATABASES):
+        database.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def storable(text: str) -> str:
@@ -441,12 +529,13 @@ class SharedLimits:
         is_sqlite = self._database.is_sqlite
         select = (
             _SELECT_LEDGER if is_sqlite else f"{_SELECT_LEDGER} FOR UPDATE"
-        )  # SQLite is locked as a whole
+        )  # on SQLite, the transaction locks the whole database
 
         def change(execute: Change) -> _T:
             execute("INSERT INTO @limits VALUES (?, '{}') ON CONFLICT (name) DO NOTHING", key)
             ledger = json.loads(execute(select, key).fetchone()[0])
-            now = time.time() if is_sqlite else execute(_CLOCK).fetchone()[0]  # read after locking
+            # Read the time after locking the row.
+            now = time.time() if is_sqlite else execute(_CLOCK).fetchone()[0]
             result = work(ledger, now)
             execute("UPDATE @limits SET ledger = ? WHERE name = ?", json.dumps(ledger), key)
             return result
@@ -465,22 +554,65 @@ class SharedLimits:
 # written.
 
 
-class EventWriter:
-    """Writes the events of one attempt in batches.
+class EventClock:
+    """Writes the events of all runs of a worker together, in one transaction per `FLUSH_SECONDS`.
 
     Args:
         in_thread: Function that runs a function in a thread and returns an awaitable.
     """
 
-    def __init__(
-        self, database: Database, run_id: str, attempt: str, in_thread: Callable[..., Awaitable[Any]]
-    ) -> None:
-        self._database, self._run, self._attempt = database, run_id, attempt
-        self._in_thread = in_thread
+    def __init__(self, database: Database, in_thread: Callable[..., Awaitable[Any]]) -> None:
+        self._database, self._in_thread = database, in_thread
+        self._writers: list[EventWriter] = []
+        self._task: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()  # one write at a time keeps the order of the events
+
+    def note(self, writer: EventWriter) -> None:
+        """Write the buffered events of a run soon."""
+        if writer not in self._writers:
+            self._writers.append(writer)
+        if self._task is None:
+            self._task = asyncio.create_task(self._write_soon())
+
+    async def _write_soon(self) -> None:
+        try:
+            while self._writers:  # repeat for events added during the write
+                await asyncio.sleep(FLUSH_SECONDS)
+                writers, self._writers = self._writers, []
+                await self.write(writers)
+        finally:
+            self._task = None
+
+    async def write(self, writers: Sequence[EventWriter]) -> None:
+        """Write the buffered events of runs now."""
+        async with self._turn:
+            batches = [(writer, *writer.take()) for writer in writers]
+            rows = [row for _, rows, _ in batches for row in rows]
+            if not rows:
+                return
+            try:
+                await self._in_thread(self._write, rows, [each for _, _, whole in batches for each in whole])
+            except DurableError as error:
+                for writer, lost, _ in batches:
+                    writer.note_loss(len(lost), error)
+
+    def _write(self, rows: Sequence[tuple[Any, ...]], whole: Sequence[tuple[Any, ...]]) -> None:
+        self._database.change_many(_INSERT, rows)
+        if whole:
+            self._database.change_many(_FORGET, whole)
+        for run_id in dict.fromkeys(row[0] for row in rows):
+            self._database.listener.send(RUNS, f"{run_id}{EVENTS}")
+
+
+class EventWriter:
+    """Buffers the events of one attempt, which its clock writes in batches."""
+
+    def __init__(self, clock: EventClock, run_id: str, attempt: str) -> None:
+        self._clock, self._run, self._attempt = clock, run_id, attempt
         self._buffer: list[AnyEvent] = []
         self._place = 0
         self._partial = 0, ""  # step and JSON of the newest stored partial output
-        self._task: asyncio.Task[None] | None = None
+        self._deltas: set[tuple[int, str]] = set()  # steps and types of stored deltas
 
     def add(self, event: AnyEvent) -> None:
         """Buffer an event; it is written soon."""
@@ -490,8 +622,7 @@ class EventWriter:
             return
         if not self._join(event):
             self._buffer.append(event)
-        if self._task is None:
-            self._task = asyncio.create_task(self._flush_soon())
+        self._clock.note(self)
 
     def _join(self, event: AnyEvent) -> bool:
         """Join an event to a buffered event of the same kind; return False if there is none."""
@@ -503,36 +634,24 @@ class EventWriter:
                 whole = event.data if last.type is _PARTIAL else {"content": f"{last.content}{event.content}"}
                 self._buffer[number] = replace(event, data=whole)
                 return True
-            if _PARTIAL not in (last.type, event.type):  # text deltas and partial outputs alternate
+            # Look further back only past alternating text deltas and partial outputs.
+            if _PARTIAL not in (last.type, event.type):
                 return False
         return False
 
     async def close(self) -> None:
         """Write the buffered events."""
-        if self._task is not None:
-            await asyncio.wait({self._task})
-        await self._flush()
+        await self._clock.write([self])
 
-    async def _flush_soon(self) -> None:
-        try:
-            while self._buffer:  # more events may have been added during the write
-                await asyncio.sleep(FLUSH_SECONDS)
-                await self._flush()
-        finally:
-            self._task = None
+    def note_loss(self, number: int, error: DurableError) -> None:
+        """Log that events were not written."""
+        self._partial = 0, ""  # store the next partial output whole
+        LOG.warning("%d events of run %s were not written: %s", number, self._run, error)
 
-    async def _flush(self) -> None:
+    def take(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Return the rows of the buffered events, and the keys of deltas whose answer is now complete."""
         batch, self._buffer = self._buffer, []
-        if not batch:
-            return
         first, self._place = self._place, self._place + len(batch)
-        try:
-            await self._in_thread(self._write, batch, first)
-        except DurableError as error:
-            self._partial = 0, ""  # the next partial output is stored whole
-            LOG.warning("%d events of run %s were not written: %s", len(batch), self._run, error)
-
-    def _write(self, batch: list[AnyEvent], first: int) -> None:
         rows = [
             (
                 self._run,
@@ -545,16 +664,18 @@ class EventWriter:
             )
             for number, event in enumerate(batch)
         ]
-        self._database.change_many(_INSERT, rows)
-        for event in batch:
-            if event.type in (EventType.THOUGHT, EventType.REASONING):
-                delta = _DELTAS[event.type is EventType.REASONING]
-                self._database.change(_FORGET, self._run, self._attempt, event.step, delta.value)
+        self._deltas |= {(event.step, event.type.value) for event in batch if event.type in _DELTAS}
+        whole = {
+            (event.step, _DELTAS[event.type is EventType.REASONING].value)
+            for event in batch
+            if event.type in (EventType.THOUGHT, EventType.REASONING)
+        }
+        return rows, [(self._run, self._attempt, *each) for each in whole & self._deltas]
 
     def _plain(self, event: AnyEvent) -> dict[str, Any]:
         plain = event.to_dict()
         if event.type is EventType.LOOP_END:
-            plain["data"]["messages"] = []  # the session holds the whole history
+            plain["data"]["messages"] = []  # omitted, because the session holds the whole history
         elif event.type is _PARTIAL:
             (step, old), new = self._partial, json.dumps(plain["data"]["output"])
             self._partial = event.step, new
@@ -596,12 +717,13 @@ def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
     """Return the next events of a run. The event numbers increase, with gaps.
 
     Args:
-        after: Number of the last known event; 0 for none.
+        after: Number of the last known event; 0 to begin at the first.
     """
     rows = database.rows(
-        "SELECT number, line, attempt FROM @events WHERE run = ? AND number > ? ORDER BY number LIMIT 500",
+        "SELECT number, line, attempt FROM @events WHERE run = ? AND number > ? ORDER BY number LIMIT ?",
         run_id,
         after,
+        PAGE,
     )
     outputs: dict[tuple[str, int], str] = {}  # JSON of the newest partial outputs, by attempt and step
     events = []
@@ -626,14 +748,15 @@ def _output_before(database: Database, run_id: str, attempt: str, step: int, num
 
 
 def _changed(old: str, data: Mapping[str, Any]) -> str:
-    if CHANGE not in data:  # the first one in a step; older versions stored all of them whole
+    # The first partial output of a step, and any from an older version, is stored whole.
+    if CHANGE not in data:
         return json.dumps(data["output"])
     start, end, text = data[CHANGE]
     return f"{old[:start]}{text}{old[len(old) - end :]}"
 
 
 def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
-    """Return how often each run was left unfinished by one attempt and continued by another one.
+    """Count, for each run, the attempts that left it unfinished and were followed by another attempt.
 
     The process was killed, handed the run back, or lost the run to another process.
 
@@ -648,5 +771,5 @@ def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
     left_early: dict[str, list[bool]] = {}
     for run, ends, _ in rows:
         left_early.setdefault(str(run), []).append(not ends)
-    # The newest attempt may still be running.
+    # The newest attempt is not counted, because it may still be running.
     return {run: count for run, attempts in left_early.items() if (count := sum(attempts[:-1]))}

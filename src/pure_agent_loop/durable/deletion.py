@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from pure_agent_loop.durable.attempt import MARK
 from pure_agent_loop.durable.database import Change
 from pure_agent_loop.durable.run_queue import RunQueue
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import Record, SessionStore
 from pure_agent_loop.sessions.store import retry_while_locked
+from pure_agent_loop.sessions.transcript import DURABLE_RUN
 from pure_agent_loop.support.language import notice
 
 STOP_SECONDS = 30.0  # seconds for a worker to notice a cancelled run and close the session
 _PAUSE = 0.1
-_SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")  # id of a subagent's task
+# Pattern of the id of a subagent's task.
+_SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")
 _MAX_CHILD_ID = 64  # maximum length of a subagent's session id; see `subagents.child`
-_OWN = ("answers", "answered", "runs", "cancelled", "inputs", "firings", "notices", "events")
+_OWN = ("answers", "answered", "runs", "exits", "cancelled", "inputs", "firings", "notices", "events")
 _TABLES_OF_RUNS = {
     True: "SELECT t.name FROM sqlite_master t JOIN pragma_table_info(t.name) c ON c.name = 'workflow_uuid' "
     "WHERE t.type = 'table'",
-    False: "SELECT 'dbos.' || table_name FROM information_schema.columns "
-    "WHERE table_schema = 'dbos' AND column_name = 'workflow_uuid'",
+    False: "SELECT table_schema || '.' || table_name FROM information_schema.columns "
+    "WHERE table_schema IN ('dbos', 'pal_durable') AND column_name = 'workflow_uuid'",
 }
 
 
@@ -84,7 +85,7 @@ class Deletion:
             SessionNotFoundError: The session does not exist.
         """
         if not self._store.exists(session_id):
-            self._store.delete(session_id)  # raises the error for a missing session
+            self._store.delete(session_id)  # raises SessionNotFoundError
         runs = sorted(self.runs_of(session_id))
         unfinished = [run_id for run_id in runs if not self._queue.info(run_id).has_ended]
         if unfinished:
@@ -98,20 +99,16 @@ class Deletion:
         Args:
             before: Delete only runs that ended before this time, in seconds since the epoch.
         """
-        ended = self._queue.find_runs(
-            status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
-        )
-        stray = [
-            info.run_id
-            for info in ended
-            if info.has_ended and info.updated < before and not self._store.exists(info.session_id)
-        ]
-        self._delete_rows(stray)
+        stray, last = list[str](), ""
+        while page := self._queue.all_runs.ended(before, last):
+            run_ids = [run_id for run_id, session_id in page if not self._store.exists(session_id)]
+            self._delete_rows(run_ids)
+            stray, last = stray + run_ids, page[-1][0]
         return stray
 
     def runs_of(self, session_id: str) -> set[str]:
         """Return the durable runs of a session, including those that have not started."""
-        found = {record.data[MARK] for record in self._records(session_id, MARK)}
+        found = {record.data[DURABLE_RUN] for record in self._records(session_id, DURABLE_RUN)}
         rows = self._database.rows("SELECT run FROM @runs WHERE session = ?", session_id)
         known = sorted(found | {str(run) for (run,) in rows})
         infos = self._queue.find_runs(workflow_ids=known) if known else []
@@ -129,7 +126,7 @@ class Deletion:
         return [record for record in records if record.type == "run" and record.data.get(key) is not None]
 
     def _has_tasks_of_people(self, session_id: str) -> bool:
-        return any(record.data.get(MARK) is None for record in self._records(session_id, "task"))
+        return any(record.data.get(DURABLE_RUN) is None for record in self._records(session_id, "task"))
 
     def _delete_session(self, session_id: str, patience: float) -> None:
         if self._is_trial:
@@ -137,7 +134,7 @@ class Deletion:
         self._has_deleted = True
         if self._store.exists(session_id):  # a run that never started has no session
             retry_while_locked(partial(self._manager.delete, session_id), patience, _PAUSE)
-        for child in self._children_of(session_id):  # sessions of subagents on other machines
+        for child in self._children_of(session_id):  # subagents' sessions whose parents ran on other machines
             self._delete_session(child, patience)
 
     def _children_of(self, session_id: str) -> list[str]:
@@ -151,8 +148,8 @@ class Deletion:
             if _SUBAGENT.fullmatch(task) and head == session_id[: _MAX_CHILD_ID - 1 - len(task)]
         ]
 
-    def _delete_rows(self, run_ids: Iterable[str]) -> None:
-        if self._is_trial:
+    def _delete_rows(self, run_ids: Sequence[str]) -> None:
+        if self._is_trial or not run_ids:
             return
         self._has_deleted = True
         tables = [str(name) for (name,) in self._database.rows(_TABLES_OF_RUNS[self._database.is_sqlite])]

@@ -6,19 +6,23 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.client import Client
+from pure_agent_loop.agent import Agent, served_agents
+from pure_agent_loop.durable.client import Client, Handle
 from pure_agent_loop.durable.database import Database, default_database
+from pure_agent_loop.durable.detaching import receiver
+from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.schedules.notices import bring_notices
 from pure_agent_loop.durable.schedules.schedules import Schedules
-from pure_agent_loop.durable.values import MAX_ATTEMPTS, Rate, check_agent_name, queue_of
+from pure_agent_loop.durable.values import MAX_ATTEMPTS, Rate, check_agent_name, check_settings, queues_of
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.llm.base import model_of
+from pure_agent_loop.kernel.journal import Journal
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.sessions import SessionStore
@@ -41,7 +45,7 @@ class Engine(Client):
     Args:
         database: ``sqlite:///PATH`` or ``postgresql://...``; None for ``PAL_DATABASE``, or else a file in the
             data folder.
-        agents: Agents by name.
+        agents: Agents by name, without `sessions` of their own.
         concurrency: Maximum number of concurrent runs per model in this process.
         rates: Maximum rate at which runs start, by model, across all workers.
         lease: Seconds without a heartbeat after which a worker on PostgreSQL counts as dead.
@@ -68,16 +72,10 @@ class Engine(Client):
         deps: Callable[..., Any] | None = None,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        for name, number in (("concurrency", concurrency), ("max_attempts", max_attempts)):
-            if number < 1:
-                raise ConfigError(f"{name}={number!r:.40} must be at least 1.")
-        for name, seconds in (("lease", lease), ("grace", grace)):
-            if not 0 < seconds < 86_400:
-                raise ConfigError(f"{name}={seconds!r:.40} must be above 0 and below 86400 seconds.")
-        self.agents = {check_agent_name(name): agent for name, agent in (agents or {}).items()}
-        for name, agent in self.agents.items():
-            if not isinstance(agent, Agent):
-                raise ConfigError(f"agents[{name!r}] must be an Agent, not {agent!r:.80}.")
+        check_settings({"concurrency": concurrency, "max_attempts": max_attempts}, lease=lease, grace=grace)
+        self.agents = served_agents(agents or {}, "an Engine", "read them from engine.sessions")
+        for name in self.agents:
+            check_agent_name(name)
         super().__init__(
             Database(default_database() if database is None else database), waits=bool(self.agents)
         )
@@ -100,7 +98,14 @@ class Engine(Client):
             self._store = self.database.sessions(lease=self._lease)
         return self._store
 
-    def bring_notices(self, session_id: str, inbox: Inbox, prompts: Prompts | None = None) -> None:
+    def bring_notices(
+        self,
+        session_id: str,
+        inbox: Inbox,
+        prompts: Prompts | None = None,
+        *,
+        store: SessionStore | None = None,
+    ) -> None:
         """Move the answers that schedules sent to a session to the inbox of its run, each answer once.
 
             inbox = Inbox()
@@ -114,13 +119,33 @@ class Engine(Client):
             session_id: Id of the session. The session must be open for that run, as after `Agent.prepare`.
             inbox: Inbox of that run.
             prompts: Message catalogue of the agent; None for the default language.
+            store: Store of the session; None for this engine's.
 
         Raises:
             DurableError: The database is unavailable.
             SessionError: The session cannot be read.
         """
-        records = self.sessions.read(session_id).records
-        bring_notices(self.database, session_id, records, prompts or prompts_for(), inbox)
+        records = (store or self.sessions).read(session_id).records
+        bring_notices(self.database, session_id, lambda: records, prompts or prompts_for(), inbox)
+
+    def receive(
+        self, journal: Journal, options: Mapping[str, Any], agent: str, deliver: Delivery | None
+    ) -> Callable[[QueryState, Kit], Awaitable[Handle]]:
+        """Check that a run can be continued, and return the function that hands it over; see `Run.detach`.
+
+        Args:
+            journal: Journal of the run.
+            options: Settings of the run; ``deps`` are left out if this engine makes them.
+            agent: Name of the agent that continues.
+            deliver: Target of the answer; None to only store it.
+
+        Raises:
+            ConfigError: The session is not in this engine's store, the agent is unknown, or an argument or
+                option is invalid or cannot be stored as JSON.
+            DurableError: The database is unavailable.
+        """
+        kept = {name: value for name, value in options.items() if name != "deps" or self.deps is None}
+        return receiver(self, self.sessions, journal, kept, agent, deliver)
 
     def close(self) -> None:
         """Stop working, and close the connections."""
@@ -132,14 +157,14 @@ class Engine(Client):
     # -- worker ---------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """Register the agents without a worker, so that runs can be submitted for workers elsewhere.
+        """Create the tables and register the agents, so that runs can be submitted for workers elsewhere.
 
         Raises:
             DurableError: The database is unavailable.
+            MissingExtraError: The extra ``[durable]`` is not installed.
         """
-        self.queue.register_agents(
-            {name: queue_of(model_of(agent.llm)) for name, agent in self.agents.items()}
-        )
+        _ = self.queue.carrier
+        self.queue.register_agents(queues_of(self.agents))
 
     async def work(self, ready: Callable[[Worker], None] | None = None) -> None:
         """Execute runs until `stop` is called or this coroutine is cancelled.
@@ -198,7 +223,8 @@ class Engine(Client):
         async def main() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
-                with contextlib.suppress(NotImplementedError, ValueError):  # main thread only; not on Windows
+                # Only the main thread can set a handler, and not on Windows.
+                with contextlib.suppress(NotImplementedError, ValueError):
                     loop.add_signal_handler(number, on_signal, number)
             await self.work(ready)
 
@@ -234,7 +260,7 @@ class Engine(Client):
         """
         stop, self._stop = self._stop, None
         if stop is not None:
-            with contextlib.suppress(RuntimeError):  # the worker's event loop is closed
+            with contextlib.suppress(RuntimeError):  # the worker's event loop may be closed
                 stop()
         thread, self._thread = self._thread, None
         if thread is not None:

@@ -27,13 +27,13 @@ ENGINE = {
     "pal_queue_depth": ("gauge", "Runs that wait for a worker, by queue."),
     "pal_queue_running": ("gauge", "Running runs of all workers, by queue."),
     "pal_workers": ("gauge", "Workers registered in the database."),
-    "pal_run_attempts": ("gauge", "Most attempts without progress of an unfinished run, by agent."),
+    "pal_run_attempts": ("gauge", "Maximum attempts without progress of unfinished runs, by agent."),
 }
 _COUNT = """
 SELECT queue_name, status, COUNT(*) FROM {table}
 WHERE name = '{workflow}' AND status IN ({states}) GROUP BY queue_name, status
 """
-_STATES = ("'ENQUEUED', 'PENDING'", "'DELAYED'")  # an index of DBOS each
+_STATES = ("'ENQUEUED', 'PENDING'", "'DELAYED'")  # separate queries, each of which uses an index of DBOS
 _ATTEMPTS = "SELECT agent, MAX(attempts) FROM @runs WHERE attempts > 1 AND status = '' GROUP BY agent"
 
 
@@ -51,7 +51,7 @@ def measure(database: Database) -> dict[str, Gauge]:
         _ATTEMPTS,
     )
     gauges: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
-    for (queue,) in agents:  # an empty queue has a sample, too
+    for (queue,) in agents:  # report empty queues too
         gauges["pal_queue_depth"][(("queue", str(queue)),)] = 0
     for agent, number in attempts:
         gauges["pal_run_attempts"][(("agent", str(agent)),)] = number
@@ -97,7 +97,7 @@ class HealthServer:
 
     def __init__(self, database: Database, host: str = "127.0.0.1", port: int = 0) -> None:
         self._database = database
-        self.worker: Measured | None = None  # set when the worker is ready
+        self.worker: Measured | None = None  # set once the worker is ready
         try:
             self._server = _Server((host, port), self)
         except OSError as error:

@@ -1,8 +1,8 @@
 """Detection of dead workers: DBOS does not take over a dead worker's runs by itself.
 
 On one machine each worker locks a file, and the system releases the lock with the process. On PostgreSQL a
-worker holds an advisory lock on a separate connection. It also writes a heartbeat, which detects a machine
-that has disappeared, or a process that is frozen with its connection open.
+worker holds an advisory lock on the connection of its listener. It also writes a heartbeat, which detects a
+machine that has disappeared, or a process that is frozen with its connection open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import os
 import socket
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from pure_agent_loop.durable.database import Database
@@ -22,35 +23,44 @@ from pure_agent_loop.support.locking import SessionLock, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
 _RECONNECT_SECONDS = 3.0  # after a database outage, other workers need time to reconnect
-_SIGHTINGS = 3  # calls of `suspects` in which a worker has no lock; a live one takes it again in between
+# A worker is suspected after this number of checks without its lock: a live worker takes the lock again.
+_SIGHTINGS = 3
+_BEATS_PER_LEASE = 3
+_RECENT_SECONDS = 30.0  # age of a heartbeat up to which a worker counts as alive for people
+_PG_RECENT = "SELECT executor FROM @workers WHERE extract(epoch FROM clock_timestamp()) - seen < ?"
+_RETRY_SECONDS = 0.25
 _BEAT = """
 INSERT INTO @workers (executor, host, pid, seen) VALUES (?, ?, ?, ?)
 ON CONFLICT (executor) DO UPDATE SET seen = excluded.seen
 """
+_PG_TAKE = "SELECT pg_try_advisory_lock(?, ?)"
 _PG_BEAT = """
 INSERT INTO @workers (executor, host, pid, seen) VALUES (?, ?, ?, extract(epoch FROM clock_timestamp()))
 ON CONFLICT (executor) DO UPDATE SET seen = excluded.seen
 RETURNING seen - (SELECT earlier.seen FROM @workers AS earlier WHERE earlier.executor = ?)
-"""  # the subquery reads the row as it was before
+"""  # the subquery reads the row as it was before this statement
 _PG_SILENT = """
 SELECT coalesce((SELECT extract(epoch FROM clock_timestamp()) - seen FROM @workers WHERE executor = ?), ?)
 """
 # One query for all workers, so that the load of a fleet does not grow quadratically.
-_PG_WORKERS = """
-SELECT executor, extract(epoch FROM clock_timestamp()) - seen FROM @workers
-"""
-_PG_LOCKED = """
-SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
-AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint = ?
+_PG_LOOK = """
+SELECT (SELECT json_object_agg(executor, extract(epoch FROM clock_timestamp()) - seen) FROM @workers),
+ARRAY(
+    SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint = ?
+),
+EXISTS (SELECT FROM {workflows} WHERE status = 'PENDING' AND executor_id <> ?)
+OR EXISTS (SELECT FROM @firings WHERE state = 'delivering' AND owner <> ?),
+EXISTS (SELECT FROM @answered WHERE taken = 0)
 """
 
 
 class Liveness(Protocol):
     """Signals that this worker is alive, and detects dead workers."""
 
-    def beat(self) -> None:
-        """Signal that this worker is alive."""
-        ...
+    # Updated by each call of `suspects`.
+    has_work: bool  # True if other workers may have runs or deliveries
+    has_answers: bool  # True if there may be an answer whose run was not requeued
 
     def suspects(self) -> Sequence[str]:
         """Return the other workers that may be dead; `claim` verifies it.
@@ -75,15 +85,14 @@ class Liveness(Protocol):
 class FileLiveness:
     """File locks, for workers of one machine."""
 
+    has_work = has_answers = True
+
     def __init__(self, database: Database, executor: str) -> None:
         self._database, self._executor = database, executor
         self._folder = database.path.with_name(database.path.name + ".workers")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock: SessionLock | None = take_lock(self._folder / executor, executor)
         database.change(_BEAT, executor, socket.gethostname(), os.getpid(), time.time())
-
-    def beat(self) -> None:
-        """Do nothing, because the lock is always held."""
 
     def suspects(self) -> Sequence[str]:
         """Return all other workers: a lock can only be tested by taking it."""
@@ -118,35 +127,35 @@ class PostgresLiveness:
 
     Args:
         lease: Seconds without a heartbeat after which a worker counts as dead.
+        on_takeover: Function to call in the listener's thread if another worker took over from this one.
     """
 
-    def __init__(self, database: Database, executor: str, lease: float) -> None:
+    def __init__(
+        self, database: Database, executor: str, lease: float, on_takeover: Callable[[], None]
+    ) -> None:
         self._database, self._executor, self._lease = database, executor, lease
-        self._connection: Any = None
-        self._has_lock = False
-        self._quiet_until = self._last_beat = 0.0
+        self._on_takeover = on_takeover
+        self._connection = 0  # number of the listener's connection that holds the lock
+        self._quiet_until = 0.0
         self._unlocked: dict[str, int] = {}  # number of consecutive sightings without a lock, by worker
-        self._connect()
-
-    def beat(self) -> None:
-        """Write a heartbeat; take the lock again if the connection was lost."""
-        if self._connection.closed:
-            self._connect()
-            self._be_quiet(_RECONNECT_SECONDS)
-        if not self._has_lock:  # another worker was testing it
-            self._take_lock()
-        if time.monotonic() - self._last_beat > self._lease / 5:
-            self._write_beat()
+        self.has_work = self.has_answers = True
+        try:
+            database.listener.keep(self._beat)
+        except BaseException:
+            database.listener.end(self._beat)  # a worker that fails to start must not seem alive
+            raise
 
     def suspects(self) -> Sequence[str]:
         """Return the other workers without a recent heartbeat, or seen several times without a lock."""
+        me, look = self._executor, _PG_LOOK.format(workflows=self._database.runs_table)
+        found = self._database.rows(look, _ALIVE, me, me)[0]
+        ages, locked, self.has_work, self.has_answers = found
         if time.monotonic() < self._quiet_until:
             return []
-        ages = {str(name): float(age) for name, age in self._execute(_PG_WORKERS).fetchall()}
-        if ages.pop(self._executor, math.inf) > self._lease / 2:  # this worker is the late one
+        ages = dict(ages or {})
+        if ages.pop(me, math.inf) > self._lease / 2:  # the heartbeat of this worker itself is late
             self._be_quiet(self._lease / 2)
             return []
-        locked = {int(key) for (key,) in self._execute(_PG_LOCKED, _ALIVE).fetchall()} if ages else set()
         self._unlocked = {name: self._unlocked.get(name, 0) + 1 for name in ages if _key(name) not in locked}
         late = {name for name, age in ages.items() if age > self._lease}
         return sorted(late | {name for name, count in self._unlocked.items() if count >= _SIGHTINGS})
@@ -155,7 +164,7 @@ class PostgresLiveness:
     def claim(self, executor: str) -> Iterator[bool]:
         """Yield True if the worker has no lock, or no recent heartbeat."""
         key = _key(executor)
-        if not self._is_true("SELECT pg_try_advisory_lock(?, ?)", _TAKEOVER, key):
+        if not self._is_true(_PG_TAKE, _TAKEOVER, key):
             yield False
             return
         try:
@@ -169,33 +178,37 @@ class PostgresLiveness:
 
     def close(self, *, has_runs: bool = False) -> None:
         """Release the lock."""
+        self._database.listener.end(self._beat)
         with contextlib.suppress(Exception):
             if not has_runs:
                 self._execute("DELETE FROM @workers WHERE executor = ?", self._executor)
-            self._connection.close()
+            self._execute("SELECT pg_advisory_unlock(?, ?)", _ALIVE, _key(self._executor))
 
-    def _connect(self) -> None:
-        self._connection = self._database.connect()
-        self._take_lock()
-        self._write_beat()
-
-    def _take_lock(self) -> None:
-        self._has_lock = self._is_true("SELECT pg_try_advisory_lock(?, ?)", _ALIVE, _key(self._executor))
-
-    def _write_beat(self) -> None:
+    def _beat(self, execute: Callable[..., Any]) -> float:
+        """Write a heartbeat; take the lock on a new connection. Return the seconds until the next one."""
+        connection, is_first = self._database.listener.connections, not self._connection
+        if connection != self._connection:
+            if self._connection:
+                self._be_quiet(_RECONNECT_SECONDS)
+            take = execute(self._database.sql(_PG_TAKE), (_ALIVE, _key(self._executor)))
+            self._connection = connection if take.fetchone()[0] else -1
         about = (self._executor, socket.gethostname(), os.getpid(), self._executor)
-        (seconds,) = self._execute(_PG_BEAT, *about).fetchone()
-        if seconds is not None and seconds > self._lease / 2:  # frozen, or the database is slow
+        (seconds,) = execute(self._database.sql(_PG_BEAT), about).fetchone()
+        if seconds is None and not is_first:  # another worker's `claim` has deleted the row
+            self._on_takeover()
+        # The process was frozen, or the database is slow.
+        if seconds is not None and seconds > self._lease / 2:
             self._be_quiet(self._lease / 2)
-        self._last_beat = time.monotonic()
+        # Another worker may have been testing the lock: try again before it is seen unlocked several times.
+        return self._lease / _BEATS_PER_LEASE if self._connection > 0 else _RETRY_SECONDS
 
     def _be_quiet(self, seconds: float) -> None:
-        """Suspect nobody for some time: others may be late for the same reason."""
+        """Suspect no worker for some time: others may be late for the same reason."""
         self._unlocked = {}
         self._quiet_until = max(self._quiet_until, time.monotonic() + seconds)
 
     def _is_dead(self, executor: str, key: int) -> bool:
-        if self._is_true("SELECT pg_try_advisory_lock(?, ?)", _ALIVE, key):
+        if self._is_true(_PG_TAKE, _ALIVE, key):
             self._execute("SELECT pg_advisory_unlock(?, ?)", _ALIVE, key)
             return True
         silence = self._execute(_PG_SILENT, executor, self._lease * 2).fetchone()[0]
@@ -205,7 +218,24 @@ class PostgresLiveness:
         return bool(self._execute(statement, *values).fetchone()[0])
 
     def _execute(self, statement: str, *values: Any) -> Any:
-        return self._connection.execute(self._database.sql(statement), values)
+        return self._database.listener.execute(self._database.sql(statement), values)
+
+
+def live_workers(database: Database) -> list[str]:
+    """Return the workers that are alive: they hold their file lock, or have a recent heartbeat."""
+    if not database.is_sqlite:
+        return [str(name) for (name,) in database.rows(_PG_RECENT, _RECENT_SECONDS)]
+    folder = database.path.with_name(database.path.name + ".workers")
+    names = [str(name) for (name,) in database.rows("SELECT executor FROM @workers")]
+    return [name for name in names if _is_locked(folder / name)]
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        take_lock(path, path.name).release()
+    except SessionLockedError:
+        return True
+    return False
 
 
 def _key(executor: str) -> int:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from sqlite3 import sqlite_version, sqlite_version_info
 from typing import Any
 
+from pure_agent_loop.durable.carrier import MAX_VALUES, Carrier, DbosCarrier
 from pure_agent_loop.durable.database import Change, Database, reason_of, storable
+from pure_agent_loop.durable.listener import EVENTS, RUNS, SCHEDULES, WORK
 from pure_agent_loop.durable.run_table import RunTable
-from pure_agent_loop.durable.serializer import import_dbos, json_serializer
+from pure_agent_loop.durable.task_options import store_options
 from pure_agent_loop.durable.values import (
-    APP_NAME,
+    APP_VERSION,
+    FIRED,
     PARKED_QUEUE,
     WORKFLOW,
     DurableError,
@@ -30,6 +30,7 @@ from pure_agent_loop.durable.values import (
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.tool_ledger import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
+from pure_agent_loop.runs.tracing import carrier as trace_carrier
 from pure_agent_loop.sessions.questions import GivenAnswer, already_answered, author_of
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import notice
@@ -54,18 +55,11 @@ JOIN @answered AS answered
 ON answered.run = answers.run AND answered.step = answers.step AND answered.call = answers.call
 WHERE answers.run = ?
 """
-
-_MIGRATION = "runs"  # the table of runs holds all runs
-_MAX_VALUES = 500  # maximum values per query
 _VOID_APPROVALS = """
 SELECT answers.run, answers.call, answers.verdict, events.line FROM @answers AS answers
 JOIN @events AS events ON events.run = answers.run AND events.step = answers.step
 WHERE answers.run IN ({runs}) AND events.type = 'observation' ORDER BY events.number
 """
-_TURNS = {
-    True: "SELECT 1 FROM sqlite_master WHERE name = 'pal_turns'",
-    False: "SELECT 1 WHERE to_regclass('pal_durable.turns') IS NOT NULL",
-}
 
 
 def result_key(call_id: str) -> str:
@@ -77,52 +71,35 @@ class RunQueue:
     """Queue of the durable runs in one database. May be used from several threads.
 
     Args:
+        carrier: Engine that moves runs to processes; None for DBOS.
         waits: True to wait without limit for an unavailable database, as workers must.
     """
 
-    def __init__(self, database: Database, *, waits: bool = False) -> None:
-        self.database, self._waits = database, waits
-        self.runs = RunTable(database)
-        self._lock = threading.RLock()
-        self._dbos_client: Any = None
+    def __init__(self, database: Database, *, carrier: Carrier | None = None, waits: bool = False) -> None:
+        self.database, self.runs = database, RunTable(database)
+        self._carrier: Carrier = carrier or DbosCarrier(database, waits=waits)
 
     @property
-    def dbos_client(self) -> Any:
-        """Client of DBOS, which keeps the queues.
+    def carrier(self) -> Carrier:
+        """The open carrier, which delivers runs to processes.
 
         Raises:
             DurableError: The database is unavailable.
             MissingExtraError: The extra is not installed.
         """
-        with self._lock:
-            if self._dbos_client is None:
-                dbos = import_dbos()
-                self.database.prepare()
-                self._migrate(dbos)
-                self._dbos_client = dbos.DBOSClient(
-                    system_database_url=self.database.engine_url,
-                    serializer=json_serializer(),
-                    application_name=APP_NAME,
-                    system_database_pool_size=2,
-                    lazy=True,
-                    retry_connection_errors=self._waits,
-                )
-                if not self.database.rows("SELECT 1 FROM @migrations WHERE name = ?", _MIGRATION):
-                    self.adopt_runs()
-            return self._dbos_client
+        with self.translate_errors():
+            self._carrier.open()
+        return self._carrier
 
     @property
     def all_runs(self) -> RunTable:
-        """The table of runs, with those of an older version. Raises the errors of `dbos_client`."""
-        _ = self.dbos_client  # adds them
+        """The run table, with the runs of an older version. Raises the errors of `carrier`."""
+        _ = self.carrier  # adds them
         return self.runs
 
     def close(self) -> None:
         """Close the connections."""
-        with self._lock:
-            if self._dbos_client is not None:
-                self._dbos_client.destroy()
-            self._dbos_client = None
+        self._carrier.close()
         self.database.close()
 
     def agents(self) -> dict[str, str]:
@@ -143,17 +120,63 @@ class RunQueue:
             raise ConfigError(notice("library.no_worker", place=self.database.display_url, agent=agent))
         raise ConfigError(notice("library.unknown_agent", agent=agent, agents=", ".join(agents)))
 
-    def find_runs(self, **criteria: Any) -> list[TaskInfo]:
-        """Return the runs that match criteria in the form that DBOS takes."""
+    def enqueue(
+        self,
+        run_id: str,
+        work: tuple[str, str, str],
+        queue: str,
+        packed: str,
+        *,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        add: Callable[[Change], None] = lambda _: None,
+    ) -> None:
+        """Queue a run, unless it exists; see `Client.submit`.
+
+        Args:
+            work: Names of the agent, the task, and the session.
+            queue: Queue of the agent.
+            packed: Options of the task, in the form of `pack_options`.
+            priority: Priority of the run, or None.
+            max_attempts: Maximum number of attempts without progress; None for the worker's setting.
+            add: Function that writes further rows in the same transaction.
+        """
+        agent, _, session_id = work
+        enqueue_options: dict[str, Any] = {
+            "workflow_name": WORKFLOW,
+            "queue_name": queue,
+            "workflow_id": run_id,
+            "app_version": APP_VERSION,
+            **({} if priority is None else {"priority": priority}),
+        }
+
+        def write(change: Change) -> None:
+            self.runs.add(change, run_id, agent, session_id, time.time(), max_attempts or 0)
+            add(change)
+
         with self.translate_errors():
-            infos = [task_info(run) for run in self.dbos_client.list_workflows(name=WORKFLOW, **criteria)]
+            trace_context = trace_carrier()  # trace context of the caller, if there is one
+            self.database.change("DELETE FROM @deleted WHERE run = ?", run_id)
+            inputs = store_options(self.database, run_id, packed)
+            extra_args = (
+                (trace_context or {}, inputs) if inputs else (trace_context,) if trace_context else ()
+            )
+            self.carrier.enqueue(enqueue_options, (*work, *extra_args), write)
+
+    def find_runs(self, **criteria: Any) -> list[TaskInfo]:
+        """Return the runs that match criteria; see `Carrier.list`."""
+        with self.translate_errors():
+            return [task_info(run) for run in self.carrier.list(**criteria)]
+
+    def with_attempts(self, infos: Sequence[TaskInfo]) -> list[TaskInfo]:
+        """Return information about runs with the numbers of attempts."""
         attempts: dict[str, int] = {}
-        for start in range(0, len(infos), _MAX_VALUES):
-            attempts |= self.runs.attempts([info.run_id for info in infos[start : start + _MAX_VALUES]])
+        for start in range(0, len(infos), MAX_VALUES):
+            attempts |= self.runs.attempts([info.run_id for info in infos[start : start + MAX_VALUES]])
         return [replace(info, attempts=attempts.get(info.run_id, 0)) for info in infos]
 
-    def info(self, run_id: str) -> TaskInfo:
-        """Return the current information about a run.
+    def brief(self, run_id: str) -> TaskInfo:
+        """Return the carrier's information about a run: everything but `attempts` and the run ahead.
 
         Raises:
             DurableNotFoundError: The run does not exist.
@@ -163,7 +186,15 @@ class RunQueue:
             raise DurableNotFoundError(
                 notice("library.no_run", run_id=run_id, place=self.database.display_url)
             )
-        (info,) = runs
+        return runs[0]
+
+    def info(self, run_id: str) -> TaskInfo:
+        """Return the current information about a run.
+
+        Raises:
+            DurableNotFoundError: The run does not exist.
+        """
+        (info,) = self.with_attempts([self.brief(run_id)])
         if info.status == "pending" and (ahead := self.run_ahead(info.run_id)):
             info.details["run_ahead"] = ahead
         return info
@@ -174,8 +205,8 @@ class RunQueue:
         The worker's code has changed since the question: the tool is missing, or rejects the arguments.
         """
         found: dict[str, list[dict[str, str]]] = {}
-        for start in range(0, len(run_ids), _MAX_VALUES):
-            page = run_ids[start : start + _MAX_VALUES]
+        for start in range(0, len(run_ids), MAX_VALUES):
+            page = run_ids[start : start + MAX_VALUES]
             query = _VOID_APPROVALS.format(runs=", ".join("?" * len(page)))
             for run_id, call_id, verdict, line in self.database.rows(query, *page):
                 data = json.loads(line)["data"]
@@ -183,7 +214,7 @@ class RunQueue:
                 if is_approved and data.get("call_id") == call_id and data.get("refused"):
                     void = {"call_id": call_id, "tool": data["tool"], "reason": data["refused"]}
                     known = found.setdefault(run_id, [])
-                    if void not in known:  # several attempts may have reported it
+                    if void not in known:  # several attempts may have reported the same call
                         known.append(void)
         return found
 
@@ -196,27 +227,28 @@ class RunQueue:
 
     def cancel(self, run_id: str) -> TaskInfo:
         """Cancel a run in any state, unless it has ended."""
-        info = self.info(run_id)
+        info = self.brief(run_id)
         if info.has_ended:
             return info
         # Recorded first, so that a concurrent requeue (after an answer or a dead worker) does not bring the
         # run back.
         self.database.change("INSERT INTO @cancelled (run) VALUES (?) ON CONFLICT DO NOTHING", run_id)
         if info.status in WAITING:
-            # For DBOS a waiting run has ended; `cancel` works only after it is queued again.
+            # The carrier treats a waiting run as ended; `cancel` works only on a queued run.
             self.runs.resume(run_id)
-            with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
-                self.dbos_client.rewind_workflow(run_id, queue_name=PARKED_QUEUE)
         with self.translate_errors():
-            self.dbos_client.cancel_workflow(run_id)
+            if info.status in WAITING:
+                self.carrier.wake(run_id, PARKED_QUEUE)
+            self.carrier.cancel(run_id)
         info = self.info(run_id)
         if info.has_ended:
             self.stop(run_id, info.session_id, info.status)
+            self.note_end(run_id)
         return info
 
     def answer(self, run_id: str, call_id: str, verdict: Verdict, by: str | None = None) -> None:
         """Answer a question of a run; see `Handle.answer`."""
-        info = self.info(run_id)
+        info = self.brief(run_id)
         steps = {question.call_id: question.step for question in info.questions}
         self._record_first(info, "question", call_id, steps, asdict(as_answer(verdict)), by)
 
@@ -224,7 +256,7 @@ class RunQueue:
         self, run_id: str, call_id: str, result: Any, *, is_error: bool = False, by: str | None = None
     ) -> None:
         """Give the result of a call made outside the run; see `Handle.give_result`."""
-        info = self.info(run_id)
+        info = self.brief(run_id)
         steps = {call.id: int(info.details["steps"]) for call in info.open_calls}
         plain = {"result": as_text(result), "is_error": is_error}
         self._record_first(info, "result", call_id, steps, plain, by)
@@ -243,7 +275,7 @@ class RunQueue:
         call = call_id if what == "question" else result_key(call_id)
 
         def write(change: Change) -> list[tuple[Any, ...]]:
-            if call_id not in steps:  # the question may already have been answered
+            if call_id not in steps:  # not pending: the call may already have an answer
                 return list(change(_SELECT_ANSWER.format(which=">= ?"), run_id, call, 0).fetchall())
             step = steps[call_id]
             if change(_INSERT_ANSWER, run_id, step, call, verdict).rowcount:
@@ -254,9 +286,10 @@ class RunQueue:
         if not rows:
             check_waits(what, call_id, steps)
         first, first_by, at = rows[0]
-        if (first, first_by, at) != (verdict, *author):  # equal if the first try of this transaction wrote it
+        # If equal, a repeated transaction has read its own first write.
+        if (first, first_by, at) != (verdict, *author):
             raise already_answered(call_id, json.loads(first), first_by, at)
-        self._resume_if_answered(self.info(run_id))
+        self._resume_if_answered(self.brief(run_id))
 
     def resume_answered(self) -> list[str]:
         """Resume runs that are fully answered, but were not requeued by the process that answered.
@@ -270,8 +303,8 @@ class RunQueue:
         resumed = []
         for run_id, steps in steps_of_runs.items():
             try:
-                info = self.info(run_id)
-            except DurableError as error:  # a deleted run must not block other runs
+                info = self.brief(run_id)
+            except DurableError as error:  # skip a deleted run, so that it does not block other runs
                 LOG.warning("An answer belongs to a missing run: %s", error)
                 continue
             if info.status not in WAITING:
@@ -298,7 +331,8 @@ class RunQueue:
         """Return the answers and results of a run, by step and call."""
         rows = self.database.rows("SELECT step, call, verdict FROM @answers WHERE run = ?", run_id)
         answers = {(int(step), str(call)): json.loads(verdict) for step, call, verdict in rows}
-        older = {key: value for key, value in answers.items() if "result" in value}  # key: call id alone
+        # Older versions used the call id alone as the key of a result.
+        older = {key: value for key, value in answers.items() if "result" in value}
         return {(step, result_key(call)): value for (step, call), value in older.items()} | answers
 
     def given_answers(self, run_id: str) -> list[GivenAnswer]:
@@ -319,44 +353,14 @@ class RunQueue:
     def _resume(self, info: TaskInfo) -> None:
         queue = self.queue_for(info.agent)
         self.runs.resume(info.run_id)
-        # If two answers race, the second resume does nothing.
-        with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
-            self.dbos_client.rewind_workflow(info.run_id, queue_name=queue)
+        with self.translate_errors():
+            self.carrier.wake(info.run_id, queue)
 
     # -- for workers ----------------------------------------------------------------------------
 
     def is_cancelled(self, run_id: str) -> bool:
         """Return True if a run was cancelled, even if it was requeued at the same time."""
         return bool(self.database.rows("SELECT 1 FROM @cancelled WHERE run = ?", run_id))
-
-    def submit(
-        self,
-        options: Mapping[str, Any],
-        agent: str,
-        task: str,
-        session_id: str,
-        *more: Any,
-        max_attempts: int = 0,
-    ) -> None:
-        """Queue a run, and take its turn in the session, in one transaction; do nothing if the run exists.
-
-        Args:
-            options: Options of DBOS for the run.
-            max_attempts: Maximum number of attempts without progress; 0 for the worker's setting.
-            more: Further arguments of the workflow.
-        """
-        import sqlalchemy
-
-        client, run_id = self.dbos_client, options["workflow_id"]
-        with client._sys_db.engine.begin() as connection:  # the only way into DBOS's transaction
-
-            def change(statement: str, *values: Any) -> Any:
-                return connection.exec_driver_sql(self.database.sql(statement), values)
-
-            self.runs.add(change, run_id, agent, session_id, time.time(), max_attempts)
-            known = sqlalchemy.text(f"SELECT 1 FROM {self.database.runs_table} WHERE workflow_uuid = :run")  # noqa: S608 - our name
-            if connection.execute(known, {"run": run_id}).fetchone() is None:
-                client.enqueue_in_transaction(connection, options, agent, task, session_id, *more)
 
     def take_turn(self, run_id: str) -> str:
         """Return the id of the unfinished run ahead in the session; empty if it is this run's turn.
@@ -365,8 +369,8 @@ class RunQueue:
         Until a run has ended, even while it waits for an answer or its worker is dead, no other run starts in
         its session.
         """
-        if not self.runs.has(run_id):  # submitted by an older version
-            self.runs.add_missing([self.info(run_id)])
+        if not self.runs.has(run_id):  # an older version has submitted the run
+            self.runs.add_missing([self.brief(run_id)])
         return self.run_ahead(run_id)
 
     def run_ahead(self, run_id: str) -> str:
@@ -376,7 +380,8 @@ class RunQueue:
             infos = self.find_runs(workflow_ids=[other]) if has_outcome else []
             if not any(info.has_ended for info in infos):
                 return other
-            self.runs.note_status(other, infos[0].status)  # an older version has executed it
+            # An older version has executed the run without storing its status.
+            self.runs.note_status(other, infos[0].status)
         return ""
 
     def stop(self, run_id: str, session_id: str, stop_reason: str) -> None:
@@ -384,6 +389,13 @@ class RunQueue:
         self.runs.note_status(run_id, status_of(stop_reason))
         if stop_reason not in WAITING:
             self.runs.release(session_id)
+
+    def note_end(self, run_id: str) -> None:
+        """Wake the readers of a run that has ended, or waits."""
+        for topic in (run_id, f"{run_id}{EVENTS}"):
+            self.database.listener.send(RUNS, topic)
+        if run_id.startswith(FIRED):
+            self.database.listener.send(WORK, SCHEDULES)
 
     def register_agents(self, agents: Mapping[str, str]) -> None:
         """Register agents, each with the queue it takes its runs from."""
@@ -406,21 +418,20 @@ class RunQueue:
         Returns:
             The ids of the requeued runs.
         """
-        running = self.dbos_client.list_workflows(
-            status="PENDING", name=WORKFLOW, executor_id=executor, load_input=False, load_output=False
-        )
+        carrier = self.carrier
+        running = carrier.list(status="PENDING", executor_id=executor, load_input=False, load_output=False)
         runs = [run for run in running if run_id in (None, run.workflow_id)]
         for run in runs:
-            queue_name = queue or run.queue_name or PARKED_QUEUE
-            self.dbos_client.resume_workflow(run.workflow_id, queue_name=queue_name)
+            carrier.requeue(run.workflow_id, queue or run.queue_name or PARKED_QUEUE)
+            # The run was cancelled meanwhile, and the requeue has revived it.
+            if self.is_cancelled(run.workflow_id):
+                carrier.cancel(run.workflow_id)
         return [run.workflow_id for run in runs]
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
         """Raise database errors as `DurableError`."""
-        from sqlalchemy.exc import SQLAlchemyError
-
-        raised: tuple[type[BaseException], ...] = (SQLAlchemyError, *self.database.errors())
+        raised = (*self._carrier.errors(), *self.database.errors())
         try:
             yield
         except raised as error:
@@ -430,30 +441,10 @@ class RunQueue:
         """Return True if an error means that the database is unavailable, perhaps temporarily."""
         return self.database.means_loss(getattr(error.__cause__, "orig", None) or error.__cause__)
 
-    def adopt_runs(self) -> None:
-        """Add the runs of a version without the table of runs; may be interrupted, or run twice at once."""
-        has_turns = bool(self.database.rows(_TURNS[self.database.is_sqlite]))
-        while missing := self.runs.missing(_MAX_VALUES, has_turns=has_turns):
-            infos = {info.run_id: info for info in self.find_runs(workflow_ids=missing)}
-            self.runs.add_missing(infos[run_id] for run_id in missing if run_id in infos)
-        self.database.change("INSERT INTO @migrations (name) VALUES (?) ON CONFLICT DO NOTHING", _MIGRATION)
-
     def note_outcomes(self) -> None:
         """Store the status of runs that an older version has executed, or whose worker was interrupted."""
         stale = self.runs.stale()
-        for start in range(0, len(stale), _MAX_VALUES):
-            for info in self.find_runs(workflow_ids=stale[start : start + _MAX_VALUES]):
-                if "SUCCESS" in states_of(info.status):  # it has not been resumed meanwhile
+        for start in range(0, len(stale), MAX_VALUES):
+            for info in self.find_runs(workflow_ids=stale[start : start + MAX_VALUES]):
+                if "SUCCESS" in states_of(info.status):  # skip a run that was resumed meanwhile
                     self.runs.note_status(info.run_id, info.status)
-
-    def _migrate(self, dbos: Any) -> None:
-        if self.database.is_sqlite:
-            exists = self.database.rows("SELECT 1 FROM sqlite_master WHERE name = 'workflow_status'")
-        else:
-            exists = self.database.rows("SELECT 1 WHERE to_regclass('dbos.workflow_status') IS NOT NULL")
-        if not exists:
-            # On these versions, DBOS uses a millisecond function that SQLite does not have.
-            if self.database.is_sqlite and sys.version_info >= (3, 12) and sqlite_version_info < (3, 42):
-                raise DurableError(notice("library.sqlite_old", sqlite_version=sqlite_version))
-            with self.translate_errors():
-                dbos.DBOS.migrate(self.database.engine_url)

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pure_agent_loop.durable.database import Change, Database
+from pure_agent_loop.durable.listener import WORK
 from pure_agent_loop.durable.values import PARKED_QUEUE, STATUS_BY_STATE, WORKFLOW, TaskInfo, states_of
 
 _OVER = "('CANCELLED', 'ERROR', 'MAX_RECOVERY_ATTEMPTS_EXCEEDED')"
-_OPEN = "status IN ('', 'waiting_permission', 'waiting_tool')"  # as in the index `pal_runs_open`
+# Must equal the condition of the index `pal_runs_open`.
+_OPEN = "status IN ('', 'waiting_permission', 'waiting_tool')"
 _ADD = """
 INSERT INTO @runs (run, agent, session, place, status, created, attempts, progress, max_attempts)
 SELECT ?, ?, ?, COALESCE(MAX(place), 0) + 1, ?, ?, 0, 0, ? FROM @runs WHERE session = ?
@@ -26,7 +28,7 @@ JOIN @runs AS ahead ON ahead.session = mine.session AND ahead.place < mine.place
 JOIN {{workflows}} AS workflow ON workflow.workflow_uuid = ahead.run AND workflow.status NOT IN {_OVER}
 WHERE mine.run = ? ORDER BY ahead.place LIMIT 1
 """  # noqa: S608 - constants
-# For SQLite, `CROSS JOIN` is the order in which it reads: it cannot use the index of DBOS.
+# In SQLite, `CROSS JOIN` fixes the order in which tables are read; SQLite cannot use the index of DBOS.
 _RELEASABLE = f"""
 SELECT mine.run, agents.queue FROM @runs AS mine
 CROSS JOIN {{workflows}} AS parked CROSS JOIN @agents AS agents
@@ -66,8 +68,14 @@ WHERE name = ? AND status = 'PENDING' AND executor_id IS NOT NULL GROUP BY execu
 _BEGIN = """
 UPDATE @runs SET attempts = CASE WHEN progress < ? THEN 1 ELSE attempts + 1 END, progress = ? WHERE run = ?
 """
-# The answer is progress. A run that has ended meanwhile keeps its status.
+# An answer counts as progress, so the attempts restart. A run that has ended meanwhile keeps its status.
 _RESUME = f"UPDATE @runs SET status = '', attempts = 0 WHERE run = ? AND {_OPEN}"  # noqa: S608 - constants
+_OF_PROCESS = """
+SELECT workflow_uuid FROM {workflows}
+WHERE name = ? AND status = 'PENDING'
+AND executor_id IN (SELECT executor FROM @workers WHERE host = ? AND pid = ?)
+"""
+_EXIT = "INSERT INTO @exits (run, code) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET code = excluded.code"
 _MISSING = """
 SELECT workflow.workflow_uuid FROM {workflows} AS workflow
 LEFT JOIN @runs AS listed ON listed.run = workflow.workflow_uuid {join}
@@ -77,6 +85,13 @@ _STALE = """
 SELECT listed.run FROM @runs AS listed JOIN {workflows} AS workflow ON workflow.workflow_uuid = listed.run
 WHERE listed.status = '' AND workflow.status = 'SUCCESS'
 """
+_ENDED = f"""
+SELECT listed.run, listed.session FROM @runs AS listed
+JOIN {{workflows}} AS workflow ON workflow.workflow_uuid = listed.run
+WHERE listed.run > ? AND workflow.updated_at < ?
+AND (workflow.status IN {_OVER} OR workflow.status = 'SUCCESS' AND NOT listed.{_OPEN})
+ORDER BY listed.run LIMIT 500
+"""  # noqa: S608 - constants
 
 
 class RunTable:
@@ -103,7 +118,7 @@ class RunTable:
             change: Function that executes one statement, in the transaction that submits the run: the places
                 of a session then have the order of the commits.
         """
-        if not self._database.is_sqlite:  # SQLite has one writer
+        if not self._database.is_sqlite:  # SQLite has only one writer, so it needs no lock
             change("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", f"pal session {session_id}")
         change(_ADD, run_id, agent, session_id, status, created, max_attempts, session_id)
 
@@ -133,7 +148,7 @@ class RunTable:
         """Return the first unfinished run ahead in the session; None if there is none.
 
         Returns:
-            Id of the run, and True if it has an outcome: it waits, or an older version has executed it.
+            Id of that run, and True if its outcome is stored: it waits, or an older version executed it.
         """
         rows = self._database.rows(self._sql(_AHEAD), run_id)
         return (str(rows[0][0]), rows[0][1] == "SUCCESS") if rows else None
@@ -153,18 +168,28 @@ class RunTable:
         """Return ids of runs whose outcome only DBOS has. This reads all pending and running runs."""
         return [str(run_id) for (run_id,) in self._database.rows(self._sql(_STALE))]
 
+    def ended(self, before: float, after: str) -> list[tuple[str, str]]:
+        """Return a page of the runs that ended before a given time, with their sessions, ordered by run id.
+
+        Args:
+            before: Time in seconds since the epoch.
+            after: Last run of the page before; empty for the first page.
+        """
+        rows = self._database.rows(self._sql(_ENDED), after, int(before * 1000))
+        return [(str(run_id), str(session_id)) for run_id, session_id in rows]
+
     def release(self, session_id: str | None = None) -> list[str]:
         """Requeue parked runs whose turn has come, of one session or of all; return their ids."""
         more = first = ""
         if session_id is not None:
             more, first = f"AND mine.session = ? AND mine.{_OPEN}", "ORDER BY mine.place LIMIT 1"
         values = () if session_id is None else (session_id,)
-        found = self._database.rows(self._sql(_RELEASABLE, more=more, first=first), *values)
-        return [
-            str(run_id)
-            for run_id, queue in found
-            if self._database.change(self._sql(_RELEASE), queue, run_id)
-        ]
+        released = []
+        for run_id, queue in self._database.rows(self._sql(_RELEASABLE, more=more, first=first), *values):
+            if self._database.change(self._sql(_RELEASE), queue, run_id):
+                self._database.listener.send(WORK, queue)
+                released.append(str(run_id))
+        return released
 
     def select(
         self, status: str | None, agent: str | None, session_id: str | None, limit: int, offset: int
@@ -172,7 +197,8 @@ class RunTable:
         """Return the ids of runs, newest first.
 
         Args:
-            status: One of `TASK_STATES`; None for all. Likewise for the agent and the session.
+            status: One of `TASK_STATES`; None for all. The agent and the session are filters too; None for
+                all.
         """
         filters = {"listed.agent": agent, "listed.session": session_id}
         given = {column: value for column, value in filters.items() if value is not None}
@@ -224,6 +250,26 @@ class RunTable:
     def end_attempt(self, run_id: str) -> None:
         """Do not count the current attempt: its process hands the run back."""
         self._database.change("UPDATE @runs SET attempts = attempts - 1 WHERE run = ?", run_id)
+
+    def note_exit(self, host: str, pid: int, code: int) -> tuple[bool, list[str]]:
+        """Store the exit code of a worker's process with the runs that it executed.
+
+        Returns:
+            True if the process was a worker of this database, and the ids of the runs.
+        """
+        known = self.has_worker(host, pid)
+        runs = [str(run) for (run,) in self._database.rows(self._sql(_OF_PROCESS), WORKFLOW, host, pid)]
+        self._database.change_many(_EXIT, [(run, code) for run in runs])
+        return known, runs
+
+    def has_worker(self, host: str, pid: int) -> bool:
+        """Return True if a process is a worker of this database."""
+        return bool(self._database.rows("SELECT 1 FROM @workers WHERE host = ? AND pid = ?", host, pid))
+
+    def exit_code(self, run_id: str) -> int | None:
+        """Return the exit code of the last process that ended while it executed a run; None if unknown."""
+        rows = self._database.rows("SELECT code FROM @exits WHERE run = ?", run_id)
+        return int(rows[0][0]) if rows else None
 
     def attempts(self, run_ids: Sequence[str]) -> dict[str, int]:
         """Return the number of attempts since the last progress, by run."""

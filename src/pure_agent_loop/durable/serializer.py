@@ -22,7 +22,7 @@ def import_dbos() -> Any:
     except ImportError as error:
         raise MissingExtraError(notice("library.feature_durable"), "durable") from error
     logger = logging.getLogger("dbos")
-    if logger.level == logging.NOTSET:  # this package itself logs what users need
+    if logger.level == logging.NOTSET:  # silence DBOS, because this package logs what users need
         logger.setLevel(logging.CRITICAL)
     return dbos
 

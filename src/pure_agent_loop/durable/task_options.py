@@ -25,12 +25,14 @@ from pure_agent_loop.sessions.run_record import read_prices
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import unexpected_option
 
-MAX_BYTES = 64_000_000  # per task, as JSON; PostgreSQL and SQLite can store this size
+MAX_BYTES = 64_000_000  # maximum size of a task's options as JSON, which PostgreSQL and SQLite can store
 _INSTEAD = {
     "deps": "Workers create them: Engine(agents=..., deps=factory).",
+    "facts": "Set it on the workers' agent: Agent(facts=...).",
     "output_type": "Set it on the workers' agent: Agent(output_type=...).",
     "cancel_token": "Cancel the run with Handle.cancel().",
     "inbox": "A durable run cannot be steered; submit the next task with its session_id when it has ended.",
+    "journal": "A durable run is recorded in its session.",
     "state": "A durable run continues its session: session_id=...",
 }
 _ADD = "INSERT INTO @inputs (run, digest, options) VALUES (?, ?, ?) ON CONFLICT (run, digest) DO NOTHING"
@@ -86,11 +88,18 @@ def _plain(value: Any) -> dict[Any, Any]:
 
 
 def unpack_options(text: str) -> dict[str, Any]:
-    """Return the options in the form that `Agent.prepare` takes."""
+    """Return the options in the form that `Agent.prepare` takes.
+
+    Raises:
+        ConfigError: The limits are invalid.
+    """
     options: dict[str, Any] = json.loads(text) if text else {}
-    if "limits" in options:
-        prices = read_prices(options["limits"].pop("prices", {}))
-        options["limits"] = LoopLimits(**options["limits"], prices=prices)
+    check_types(limits=(limits := options.get("limits"), dict))
+    if limits is not None:
+        prices = limits.pop("prices", None) or {}
+        check_types(**{"limits.prices": (prices, dict)})
+        check_types(**{f"limits.prices[{name!r}]": (price, dict) for name, price in prices.items()})
+        options["limits"] = LoopLimits(**limits, prices=read_prices(prices))
     return options
 
 

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import secrets
+import signal
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING, WAITING_TOOL
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.language import TranslatedText, notice
 from pure_agent_loop.support.text import as_text, shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.agent import Agent
 
 APP_NAME = "pure-agent-loop"
 # Runs are resumed from records, not by replaying code, so any version can resume any run.
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
 PARKED_QUEUE = "parked"  # queue from which no worker takes runs
-MAX_ATTEMPTS = 3  # attempts without progress, for a run that ends the process of each worker
+FIRED = "schedule."  # prefix of the ids of runs that schedules submit
+MAX_ATTEMPTS = 3  # default maximum of attempts without progress, for a run that crashes each worker
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 TASK_STATES = ("pending", "running", *WAITING, "completed", "failed", "cancelled", "killed")
 STATUS_BY_STATE = {
@@ -88,7 +97,8 @@ class TaskInfo:
         open_calls: Calls whose results come from outside the run and have not been given yet.
         attempts: Attempts since the last finished call or answer: each earlier one ended with its process.
         details: Further data. For a run that has ended: steps, tokens and error type; for a pending run:
-            `run_ahead`, the run that must end before this one can use the session. `void_approvals` are
+            `run_ahead`, the run that must end before this one can use the session; for a killed run,
+            `exit_code` of its last process, if a `WorkerProcess` started it. `void_approvals` are
             approved calls that were not made, because the worker's code has changed since the approval.
     """
 
@@ -130,6 +140,11 @@ class TaskInfo:
     def cost(self) -> float | None:
         """Cost of all requests; None if a price is unknown, or before the run has ended or waits."""
         return self.details.get("cost")
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the last process of a killed run, negative for a signal; None if it is unknown."""
+        return self.details.get("exit_code")
 
     @property
     def has_ended(self) -> bool:
@@ -176,6 +191,58 @@ def check_agent_name(name: object) -> str:
 def queue_of(model: str) -> str:
     """Return the queue of a model's runs; model limits apply to this queue."""
     return f"model {model or 'unnamed'}"
+
+
+def queues_of(agents: Mapping[str, Agent]) -> dict[str, str]:
+    """Return the queue of each agent, by the agent's name.
+
+    Raises:
+        ConfigError: A name is invalid.
+    """
+    return {check_agent_name(name): queue_of(model_of(agent.llm)) for name, agent in agents.items()}
+
+
+def new_executor() -> str:
+    """Return a new name for a process that executes runs; see `is_of_this_host`."""
+    return f"{_host()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def is_of_this_host(executor: str) -> bool:
+    """Return True if a process with this name is on this machine."""
+    return executor.rsplit("-", 2)[0] == _host()
+
+
+def _host() -> str:
+    return socket.gethostname()[:40]
+
+
+def check_settings(counts: Mapping[str, int], **seconds: float) -> None:
+    """Check settings of an engine: numbers from 1, and seconds.
+
+    Raises:
+        ConfigError: A setting is out of range.
+    """
+    for name, number in counts.items():
+        if number < 1:
+            raise ConfigError(f"{name}={number!r:.40} must be at least 1.")
+    for name, value in seconds.items():
+        if not 0 < value < 86_400:
+            raise ConfigError(f"{name}={value!r:.40} must be above 0 and below 86400 seconds.")
+
+
+def shown_exit(code: int) -> TranslatedText:
+    """Describe how a process ended.
+
+    Args:
+        code: Exit code; a negative number is that of a signal.
+    """
+    if code >= 0:
+        return notice("library.exit_status", status=code)
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "?"
+    return notice("library.exit_signal", number=-code, name=name)
 
 
 def states_of(status: str) -> list[str]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,13 +13,16 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.attempt import PAUSE_SECONDS, Attempt
+from pure_agent_loop.durable.attempt import Attempt, delay_of, insist
 from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.database import EventClock
 from pure_agent_loop.durable.health import ENGINE
+from pure_agent_loop.durable.listener import LONG_SECONDS, WORK
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
 from pure_agent_loop.durable.schedules.firings import Firings
 from pure_agent_loop.durable.schedules.ticker import Ticker
 from pure_agent_loop.durable.serializer import import_dbos, json_serializer
+from pure_agent_loop.durable.taking import POLL_SECONDS, check_engine, stop_polling, take_runs
 from pure_agent_loop.durable.values import (
     APP_NAME,
     APP_VERSION,
@@ -31,6 +31,7 @@ from pure_agent_loop.durable.values import (
     WORKFLOW,
     DurableError,
     Rate,
+    new_executor,
     queue_of,
 )
 from pure_agent_loop.errors import ConfigError
@@ -40,29 +41,27 @@ from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.prometheus import Gauge, Meters
+from pure_agent_loop.support.prometheus import USAGE, Gauge, Meters
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
-SWEEP_SECONDS = 0.5
-POLL_SECONDS = 0.25
-MAX_DELAY_SECONDS = 60.0  # before an attempt after several that ended with their process
-ANSWERED_SECONDS = 5.0  # seconds between checks for answered runs that nobody requeued
+SWEEP_SECONDS = 0.5  # seconds between checks for dead workers, while other workers execute runs
+IDLE_SECONDS = 5.0  # seconds between these checks otherwise
+ANSWERED_SECONDS = 5.0  # seconds between checks for answered runs that no process requeued
 METRICS = {
     "pal_runs_started_total": ("counter", "Run attempts started by this worker, by agent."),
     "pal_runs_ended_total": ("counter", "Run attempts ended on this worker, by agent and stop reason."),
-    "pal_tokens_total": ("counter", "Tokens used by ended runs, by agent."),
-    "pal_cost_total": ("counter", "Known cost of ended runs, by agent, in the currency of the prices."),
+    **USAGE,
     "pal_runs": ("gauge", "Runs of this worker, by state."),
     **ENGINE,
 }
+_WAITING = "SELECT 1 FROM {table} WHERE queue_name = ? AND status = 'ENQUEUED' LIMIT 1"
 _ENDED_WELL = ("completed", "cancelled")
-_POOL = 6
 _ENGINE_LOCK = threading.Lock()  # DBOS allows one engine per process
 
 
 class Company:
-    """Lets attempts run together, or one alone: an attempt that may end the process ends no other one."""
+    """Runs attempts together, or one alone that may crash the process, so that no other attempt is lost."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()
@@ -71,7 +70,7 @@ class Company:
 
     @contextlib.asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
-        """Run with others; wait for one that runs alone, or waits to."""
+        """Run together with other attempts; first wait for any attempt that must run alone."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._is_alone and not self._waiting)
             self._number += 1
@@ -84,7 +83,7 @@ class Company:
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Run without others."""
+        """Run alone, without other attempts."""
         async with self._changed:
             self._waiting += 1
             try:
@@ -131,7 +130,7 @@ class Worker:
         self._queue, self._agents = client.queue, dict(agents)
         self._concurrency, self._rates = concurrency, dict(rates)
         self._lease, self._grace, self._deps = lease, grace, deps
-        self.executor = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.executor = new_executor()
         models = {name: model_of(agent.llm) for name, agent in agents.items()}
         self.queues = {name: queue_of(model) for name, model in models.items()}
         self._limits = {queue_of(model): self._rates.get(model) for model in models.values()}
@@ -149,9 +148,10 @@ class Worker:
         self.is_draining = False
         self._meters = Meters(METRICS)
         self._stop_sweeping = threading.Event()
-        self._next_look = 0.0
+        self._next_look = self._next_release = 0.0
         self._ticker = Ticker(Firings(client, self.executor), self._in_thread)
         self._threads = ThreadPoolExecutor(thread_name_prefix="pal-durable-")
+        self._clock = EventClock(client.database, self._in_thread)
 
     async def work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         """Execute runs until `stop` is set; then let running tools finish, and hand back unfinished runs.
@@ -174,26 +174,22 @@ class Worker:
 
     async def _work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._in_thread(lambda: self._queue.dbos_client)  # fails if the database is unavailable
+        # Raises DurableError if the database is unavailable.
+        await self._in_thread(lambda: self._queue.carrier)
         open_store = partial(self._queue.database.sessions, owner=self.executor, lease=self._lease)
         self._store: SessionStore = await self._in_thread(open_store)
         with self._queue.translate_errors():
             liveness = await self._in_thread(self._make_liveness)
-        dbos = import_dbos().DBOS
-        sweep, beat_seconds = partial(self._sweep, liveness), min(self._lease / 10, SWEEP_SECONDS)
-        helpers = [
-            threading.Thread(target=self._repeat, args=each, name=name, daemon=True)
-            for name, each in {
-                "pal-beat": (liveness.beat, beat_seconds),  # its own thread, so that no sweep delays it
-                "pal-sweeper": (sweep, SWEEP_SECONDS),
-            }.items()
-        ]
+        dbos = import_dbos()
+        sweeper = threading.Thread(
+            target=self._sweep_often, args=(liveness,), name="pal-sweeper", daemon=True
+        )
+        watches = contextlib.ExitStack()
         try:
             with self._queue.translate_errors():
-                await self._launch(dbos)
+                await self._launch(dbos, watches)
             await self._in_thread(self._queue.register_agents, self.queues)
-            for helper in helpers:
-                helper.start()
+            sweeper.start()
             await self._in_thread(self._take_over_strays, liveness)
             await self._in_thread(self._queue.note_outcomes)
             self._ticker.start()
@@ -203,12 +199,13 @@ class Worker:
         finally:
             self._stop_sweeping.set()
             await self._ticker.close(0.0)
-            for helper in helpers:
-                if helper.is_alive():
-                    await self._in_thread(helper.join)
-            await self._shut_down(dbos)
+            if sweeper.is_alive():
+                await self._in_thread(sweeper.join)
+            await self._shut_down(dbos.DBOS)
+            watches.close()
             is_handed_over = False
-            with contextlib.suppress(Exception):  # after a failure, another worker detects this one's death
+            # If this fails, another worker detects that this one is dead.
+            with contextlib.suppress(Exception):
                 await self._in_thread(self._queue.hand_over, self.executor)
                 is_handed_over = True
             await self._in_thread(close_store, self._store)
@@ -217,32 +214,45 @@ class Worker:
 
     # -- DBOS -----------------------------------------------------------------------------------
 
-    async def _launch(self, dbos: Any) -> None:
-        dbos(
+    async def _launch(self, dbos: Any, watches: contextlib.ExitStack) -> None:
+        engine = dbos.DBOS(
             config={
                 "name": APP_NAME,
                 "system_database_url": self._queue.database.engine_url,
+                "system_database_engine": self._queue.database.engine,
                 "application_version": APP_VERSION,
                 "executor_id": self.executor,
                 "serializer": json_serializer(),
                 "log_level": "CRITICAL",
                 "enable_otlp": False,
                 "use_listen_notify": False,
-                "sys_db_pool_size": _POOL,
             }
         )
-        dbos.workflow(name=WORKFLOW)(self._make_workflow(dbos))
-        dbos.listen_queues(sorted(self._limits))
-        dbos.launch()
-        for queue, rate in self._limits.items():
-            limiter = None if rate is None else {"limit": rate.limit, "period": rate.seconds}
-            await dbos.register_queue_async(
-                queue,
+        dbos.DBOS.workflow(name=WORKFLOW)(self._make_workflow(dbos.DBOS))
+        check_engine(dbos, engine)
+        dbos.DBOS.listen_queues([])
+        dbos.DBOS.launch()
+        stop_polling(engine)
+        for name, rate in self._limits.items():
+            queue = await dbos.DBOS.register_queue_async(
+                name,
                 worker_concurrency=self._concurrency,
-                limiter=limiter,
+                limiter=None if rate is None else {"limit": rate.limit, "period": rate.seconds},
                 polling_interval_sec=POLL_SECONDS,
                 on_conflict="always_update",
             )
+            watching = self._queue.database.listener.watch(WORK, name, poll=POLL_SECONDS)
+            has_waiting = partial(self._has_waiting, name, rate)
+            take_runs(dbos, engine, queue, watches.enter_context(watching), has_waiting)
+
+    def _has_waiting(self, queue: str, rate: Rate | None) -> bool:
+        """Return True while runs wait for the rate of a queue, or the database is unavailable."""
+        try:
+            return rate is not None and bool(
+                self._queue.database.rows(_WAITING.format(table=self._queue.database.runs_table), queue)
+            )
+        except DurableError:
+            return True
 
     async def _shut_down(self, dbos: Any) -> None:
         for attempt in self._attempts.values():
@@ -252,7 +262,8 @@ class Worker:
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=self._grace)
         await self._in_thread(lambda: dbos.destroy(destroy_registry=True))
-        self._loop.set_default_executor(ThreadPoolExecutor())  # DBOS has replaced and closed the default one
+        # A new executor, because DBOS has replaced and closed the default one.
+        self._loop.set_default_executor(ThreadPoolExecutor())
 
     def _make_workflow(self, dbos: Any) -> Callable[..., Any]:
         async def run_agent(
@@ -262,8 +273,8 @@ class Worker:
             trace_context: Mapping[str, str] | None = None,
             inputs: str = "",
         ) -> Any:
-            with self._tracked():
-                run_id = dbos.workflow_id
+            run_id = dbos.workflow_id
+            with self._tracked(run_id):
                 options = {"name": "attempt", "preemptible": True}
                 args = (run_id, agent, task, session_id, trace_context or {}, inputs)
                 return await dbos.run_step_async(options, self._attempt, *args)
@@ -284,7 +295,7 @@ class Worker:
             agent = self._agents.get(name)
             if self.is_draining:
                 await self._wait_for_shutdown()
-            if agent is None:  # another worker on this queue has this agent
+            if agent is None:  # only another worker on this queue has this agent
                 await asyncio.sleep(SWEEP_SECONDS)
                 return await self._requeue(run_id)
             attempt = Attempt(
@@ -298,12 +309,13 @@ class Worker:
                 takeover=not self._queue.database.is_sqlite,
                 trace_context=trace_context,
                 inputs=inputs,
+                name=name,
                 deps=None if self._deps is None else DepsOfRun(self._deps),
                 max_attempts=self._max_attempts,
+                clock=self._clock,
             )
             earlier = (await self._insist(self._queue.runs.attempts, [run_id])).get(run_id, 0)
-            if earlier:
-                await asyncio.sleep(min(2.0 ** (earlier - 1), MAX_DELAY_SECONDS))
+            await asyncio.sleep(delay_of(earlier))
             async with self._company.alone() if earlier else self._company.together():
                 if self.is_draining:
                     await self._wait_for_shutdown()
@@ -327,9 +339,10 @@ class Worker:
             if attempt.run_ahead:
                 LOG.info(notice("library.run_parked", run=run_id, ahead=attempt.run_ahead))
                 await self._requeue(run_id, PARKED_QUEUE)
-                await self._insist(self._queue.runs.release, session_id)  # its turn may have come just now
+                # Needed if the run ahead has just ended.
+                await self._insist(self._queue.runs.release, session_id)
                 return {}
-            if attempt.guard.is_draining:
+            if attempt.guard.is_draining and not attempt.guard.is_lost:
                 LOG.info(notice("library.run_returned", run=run_id))
                 await self._wait_for_shutdown()
             LOG.warning(notice("library.run_taken", run=run_id))
@@ -339,8 +352,8 @@ class Worker:
         """Log and count that a run has ended or waits."""
         reason, tokens, cost = outcome["stop_reason"], outcome.get("tokens", 0), outcome.get("cost")
         self._meters.count("pal_runs_ended_total", agent=agent, reason=reason)
-        self._meters.count("pal_tokens_total", tokens, agent=agent)
-        self._meters.count("pal_cost_total", cost or 0.0, agent=agent)
+        if reason not in WAITING:
+            self._meters.usage(agent, tokens, cost)
         about = {"run": run_id, "agent": agent, "reason": reason, "seconds": seconds}
         spent = {"steps": outcome["steps"], "tokens": tokens, "cost": cost}
         if reason in WAITING:
@@ -370,14 +383,22 @@ class Worker:
         await asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager
-    def _tracked(self) -> Any:
+    def _tracked(self, run_id: str = "") -> Any:
+        """Track the current task; if `run_id` is given, notify the run's readers when the task ends."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        if run_id:
+            task.add_done_callback(lambda _: self._wake_after(run_id))
         try:
             yield
         finally:
             self._tasks.discard(task)
+
+    def _wake_after(self, run_id: str) -> None:
+        self._queue.note_end(run_id)
+        for queue in self._limits:  # one of these queues has a free slot now
+            self._queue.database.listener.wake(WORK, queue)
 
     # -- shutdown and takeover ------------------------------------------------------------------
 
@@ -390,25 +411,37 @@ class Worker:
         while self._attempts and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
 
-    def _repeat(self, work: Callable[[], None], seconds: float) -> None:
-        """Call a function at intervals, in a thread: a tool that blocks the event loop does not delay it."""
-        while not self._stop_sweeping.wait(seconds):
-            try:
-                work()
-            except Exception as error:  # noqa: BLE001, PERF203 - database unavailable; the next call tries again
-                if not self._queue.database.is_loss(error):
-                    LOG.warning(notice("library.sweep_failed", error=safe_str(error)))
+    def _sweep_often(self, liveness: Liveness) -> None:
+        """Sweep at intervals, in a thread: a tool that blocks the event loop does not delay the sweep."""
+        with self._queue.database.listener.watch(WORK) as watch:
+            until = next_sweep = 0.0
+            while not self._stop_sweeping.wait(SWEEP_SECONDS):
+                now = time.monotonic()
+                if watch.wait(0.0):  # a run may be queued, which another worker may take and die
+                    until = now + IDLE_SECONDS
+                if now < next_sweep and now >= until and not liveness.has_work:
+                    continue
+                next_sweep = now + IDLE_SECONDS
+                try:
+                    self._sweep(liveness)
+                except Exception as error:  # noqa: BLE001 - database unavailable; the next call tries again
+                    if not self._queue.database.is_loss(error):
+                        LOG.warning(notice("library.sweep_failed", error=safe_str(error)))
 
     def _sweep(self, liveness: Liveness) -> None:
-        """Take over from dead workers; at longer intervals, finish what a dying process may have left."""
-        self._ticker.take_over(liveness)
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + ANSWERED_SECONDS
+        """Take over from dead workers; at longer intervals, complete what a dying process left unfinished."""
+        suspects, now = liveness.suspects(), time.monotonic()
+        if liveness.has_work:
+            self._ticker.take_over(liveness)
+        if now >= self._next_release:
+            self._next_release = now + LONG_SECONDS
             for run_id in self._queue.runs.release():
                 LOG.info(notice("library.run_released", run=run_id))
+        if liveness.has_answers and now >= self._next_look:
+            self._next_look = now + ANSWERED_SECONDS
             for run_id in self._queue.resume_answered():
                 LOG.info(notice("library.run_answered", run=run_id))
-        for executor in liveness.suspects():
+        for executor in suspects:
             self._take_over(liveness, executor)
 
     def _take_over(self, liveness: Liveness, executor: str) -> None:
@@ -428,17 +461,16 @@ class Worker:
         database = self._queue.database
         if database.is_sqlite:
             return FileLiveness(database, self.executor)
-        return PostgresLiveness(database, self.executor, self._lease)
+        return PostgresLiveness(database, self.executor, self._lease, self._give_up)
+
+    def _give_up(self) -> None:
+        """Stop the attempts, because another worker has taken over their runs. Running tools may finish."""
+        LOG.warning(notice("library.worker_taken", worker=self.executor))
+        for attempt in list(self._attempts.values()):
+            attempt.guard.is_draining = attempt.guard.is_lost = True
 
     async def _insist(self, work: Callable[..., Any], *values: Any) -> Any:
-        """Call a function in a thread, again while the database is unavailable, so that no run fails."""
-        while True:
-            try:
-                return await self._in_thread(work, *values)
-            except DurableError as error:
-                if not self._queue.is_away(error):
-                    raise
-            await asyncio.sleep(PAUSE_SECONDS)
+        return await insist(self._queue, self._in_thread, work, *values)
 
     async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
         return await self._loop.run_in_executor(self._threads, lambda: work(*values))

@@ -110,13 +110,7 @@ def read_plain(path: Path) -> dict[str, Any]:
         ConfigError: The file cannot be read, or is not a file of cases.
         MissingExtraError: The file is YAML, and the extra is not installed.
     """
-    readers: dict[str, Callable[[str], Any]] = {
-        ".yaml": _yaml,
-        ".yml": _yaml,
-        ".json": json.loads,
-        ".jsonl": _lines,
-    }
-    reader = readers.get(path.suffix.lower())
+    reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ConfigError(notice("library.cases_file", path=path, readers=", ".join(_READERS)))
     try:

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError, LLMError, RunInterrupted
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial, case_from, cases_of, read_plain
 from pure_agent_loop.evaluation.evaluators import name_of, read_evaluators
-from pure_agent_loop.evaluation.report import RESERVED, CaseOutcome, EvaluationReport
+from pure_agent_loop.evaluation.identity import Identity, no_identity
+from pure_agent_loop.evaluation.outcomes import CaseOutcome, OutcomeFile, Trials
+from pure_agent_loop.evaluation.report import RESERVED, EvaluationReport
 from pure_agent_loop.evaluation.runner import FailureStreak, in_parallel
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.session import SessionManager
+from pure_agent_loop.sessions import SqliteStore, new_session_id, store_at
 from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.abilities import check_shape, checked_function
+from pure_agent_loop.support.checks import is_whole, require, require_value
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
 if TYPE_CHECKING:
-    from pure_agent_loop.runs.options import RunSettings
-    from pure_agent_loop.sessions.store import SessionPlace
+    from pure_agent_loop.result import AgentResult
+    from pure_agent_loop.sessions.store import SessionPlace, SessionStore
 
 
 class Dataset:
@@ -52,16 +58,16 @@ class Dataset:
     ) -> None:
         self.name = name
         for what, value in (("cases", cases), ("evaluators", evaluators)):
-            if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-                raise ConfigError(f"{what} must be a list; it is {value!r:.80}.")
+            is_list = not isinstance(value, (str, bytes, Mapping)) and isinstance(value, Iterable)
+            require(is_list, what, value, "a list")
         listed: list[Any] = [Case(case) if isinstance(case, str) else case for case in cases]
         self.evaluators = list(evaluators)
         for case in listed:
             if not isinstance(case, Case):
                 raise ConfigError(f"cases must be a list of Case; one is {case!r:.80}.")
         self.cases: list[Case] = listed
-        names = [case.name for case in self.cases]
-        duplicate = next((known for known in names if names.count(known) > 1), None)
+        names = Counter(case.name for case in self.cases)
+        duplicate = next((name for name, count in names.items() if count > 1), None)
         if duplicate is not None or not names:
             raise ConfigError(
                 "cases must not be empty."
@@ -69,8 +75,7 @@ class Dataset:
                 else f"Two cases have the name {duplicate!r}. Set name=... for one of them."
             )
         for evaluator in (*self.evaluators, *(extra for case in self.cases for extra in case.evaluators)):
-            if not callable(evaluator):
-                raise ConfigError(f"An evaluator must be a function; it is {evaluator!r:.80}.")
+            require(callable(evaluator), "An evaluator", evaluator, "a function")
             check_shape("An evaluator", evaluator, ("trial",))
 
     @classmethod
@@ -116,91 +121,154 @@ class Dataset:
 
     def run(
         self,
-        agent: Agent,
+        agent: Agent | Callable[[], Agent],
         *,
         repeats: int = 1,
         concurrency: int = 1,
         seed: int | None = None,
+        on: Literal["ray"] | None = None,
         on_outcome: Callable[[CaseOutcome], None] | None = None,
+        out: str | os.PathLike[str] | None = None,
+        sessions: SessionPlace | None = None,
     ) -> EvaluationReport:
         """Run an agent on every case and evaluate the results.
 
         The method works in sync code, as `Agent.run` does.
 
         Args:
-            agent: The agent.
+            agent: The agent; with `on`, a function that makes it in each process.
             repeats: Number of trials per case.
-            concurrency: Number of concurrent runs.
+            concurrency: Number of concurrent runs; with `on`, of processes.
             seed: Sent with every request of the first repetition, `seed` + 1 with the next, and so on; None
                 to send no seed. Servers may ignore the seed.
-            on_outcome: Function called with each outcome as soon as it is evaluated.
+            on: ``ray`` to run the trials in the Ray cluster that the program is connected to, or else in a
+                local one (extra ``[ray]``); None for this process. Evaluators are called in this process. If
+                the process of a trial ends, the trial fails and is not repeated.
+            on_outcome: Function called with each outcome as soon as it is read from `out` or evaluated.
+            out: File to which each outcome is appended as its trial ends, as a JSON line. The same call
+                resumes: a finished trial of the same agent, case, evaluators, repetition and seed is read
+                from the file and not repeated. Outcomes that ended with an error are repeated. Those of
+                another agent stay in the file and are not used; a warning in the log counts them.
+            sessions: Store or folder that records a session for each trial; `CaseOutcome.session` has its id.
+                If None, the agent's `sessions`, or else the SQLite file ``OUT.sessions.db`` next to `out`;
+                without `out`, or with `on`, none.
 
         Raises:
-            ConfigError: A number is invalid, or an evaluator cannot evaluate a case.
+            ConfigError: A number is invalid, an evaluator cannot evaluate a case, or `out` cannot be written,
+                is in use, or has other content.
             LLMError: The next run would fail too: access denied, model not found, no credit, or no connection
                 three times in a row.
             RunInterrupted: Ctrl-C was pressed; its ``result`` is the report so far.
         """
         checked_function("on_outcome", on_outcome, "outcome")
-        known: list[CaseOutcome] = []
-
-        def note(outcome: CaseOutcome) -> None:
-            known.append(outcome)
-            if on_outcome is not None:
-                on_outcome(outcome)
-
+        files: list[OutcomeFile] = []
+        run = self._run(agent, repeats, concurrency, seed, on, on_outcome, out, sessions, files)
         try:
-            return run_sync(
-                self.arun(agent, repeats=repeats, concurrency=concurrency, seed=seed, on_outcome=note)
-            )
+            return run_sync(run)
         except KeyboardInterrupt:
-            raise RunInterrupted(EvaluationReport(self.name, [*known], {"unfinished": True})) from None
+            outcomes = files[0].outcomes() if files else []
+            raise RunInterrupted(EvaluationReport(self.name, outcomes, {"unfinished": True})) from None
 
     async def arun(
         self,
-        agent: Agent,
+        agent: Agent | Callable[[], Agent],
         *,
         repeats: int = 1,
         concurrency: int = 1,
         seed: int | None = None,
+        on: Literal["ray"] | None = None,
         on_outcome: Callable[[CaseOutcome], None] | None = None,
+        out: str | os.PathLike[str] | None = None,
+        sessions: SessionPlace | None = None,
     ) -> EvaluationReport:
         """Run the evaluation from async code; see `run`."""
-        self._check(agent, repeats, concurrency, seed)
         checked_function("on_outcome", on_outcome, "outcome")
-        done: dict[tuple[int, int], CaseOutcome] = {}
+        return await self._run(agent, repeats, concurrency, seed, on, on_outcome, out, sessions, [])
+
+    async def _run(
+        self,
+        make_agent: Any,
+        repeats: int,
+        concurrency: int,
+        seed: int | None,
+        on: str | None,
+        on_outcome: Callable[[CaseOutcome], None] | None,
+        out: str | os.PathLike[str] | None,
+        sessions: SessionPlace | None,
+        files: list[OutcomeFile],
+    ) -> EvaluationReport:
+        """See `run`; the file of the outcomes is added to `files`, which outlive an interruption."""
+        made = self._made(make_agent, on)
+        self._check(made, repeats, concurrency, seed)
+        identity = no_identity if out is None else Identity(made, self.evaluators, self.cases, seed).of
+        trials = Trials([case.name for case in self.cases], repeats, identity)
+        store = _session_store(sessions, made.config.sessions, None if on else out)
+        details = {"model": model_of(made.llm), "agent": made.config.name, "repeats": repeats, "seed": seed}
+        if isinstance(store, SqliteStore):
+            details["sessions"] = f"sqlite:///{store.path}"  # as --database names it
         patience = FailureStreak()
 
-        async def work(place: tuple[int, int]) -> None:
-            number, repeat = place
-            trial = await _tried(self.cases[number], agent, None if seed is None else seed + repeat)
-            done[place] = outcome = await self._judged(trial, repeat + 1)
+        async def work(place: int) -> None:
+            number, repeat = trials.split(place)
+            settings = self._settings(number, repeat, seed, store)
+            trial = await attempt(self.cases[number], made, settings)
+            outcome = await self._judged(trial, repeat + 1, settings.get("session_id", ""))
+            file.add(place, outcome)
             if on_outcome is not None:
                 on_outcome(outcome)
             failure = trial.result.state.failure
             patience.note(failure if isinstance(failure, LLMError) else None)
 
-        places = [(number, repeat) for number in range(len(self.cases)) for repeat in range(repeats)]
-        await in_parallel(places, work, concurrency)
-        details = {"model": model_of(agent.llm), "agent": agent.config.name, "repeats": repeats, "seed": seed}
-        return EvaluationReport(self.name, [done[place] for place in places], details)
+        attempt: Any = _tried
+        async with contextlib.AsyncExitStack() as stack:
+            file = stack.enter_context(contextlib.closing(OutcomeFile(out, self.name, details, trials)))
+            files.append(file)
+            if on_outcome is not None and out is not None:
+                for outcome in file.outcomes():
+                    on_outcome(outcome)
+            if on is not None:
+                from pure_agent_loop.evaluation.on_ray import ray_trials
 
-    def _check(self, agent: Agent, repeats: int, concurrency: int, seed: int | None) -> None:
-        if not isinstance(agent, Agent):
-            raise ConfigError(f"agent must be an Agent; it is {agent!r:.80}.")
+                attempt = (await stack.enter_async_context(ray_trials(make_agent, _tried, concurrency))).run
+            await in_parallel(file.places(finished=False), work, concurrency)
+        return EvaluationReport(self.name, file.outcomes(), details)
+
+    def _made(self, agent: Any, on: str | None) -> Any:
+        """Return the agent, made by the function if the trials run in other processes."""
+        if on not in (None, "ray"):
+            raise ConfigError(f'on={on!r:.40} is unknown; it must be "ray" or None.')
+        if on is None:
+            return agent
+        if isinstance(agent, Agent) or not callable(agent):
+            raise ConfigError(
+                'agent must be a function if on="ray": each process calls it to create the agent.'
+            )
+        return agent()
+
+    def _settings(
+        self, number: int, repeat: int, seed: int | None, store: SessionStore | None
+    ) -> dict[str, Any]:
+        """Return the arguments of `Agent.prepare` for a trial: its seed, and a new session."""
+        settings: dict[str, Any] = {} if seed is None else {"model_settings": {"seed": seed + repeat}}
+        if store is not None:
+            named = {"dataset": self.name, "case": self.cases[number].name, "repeat": repeat + 1}
+            settings |= {"sessions": store, "session_id": new_session_id(), "metadata": named}
+        return settings
+
+    def _check(self, agent: Any, repeats: int, concurrency: int, seed: int | None) -> None:
+        require(isinstance(agent, Agent), "agent", agent, "an Agent")
         numbers: dict[str, Any] = {"repeats": repeats, "concurrency": concurrency}
         for name, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name}={value!r} must be a whole number, 1 or more.")
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-            raise ConfigError(f"seed={seed!r} must be a whole number, or None.")
+            require_value(is_whole(value, 1), name, value, "a whole number, 1 or more")
+        is_seed = seed is None or (not isinstance(seed, bool) and isinstance(seed, int))
+        require_value(is_seed, "seed", seed, "a whole number, or None")
         for case in self.cases:
             for evaluator in (*self.evaluators, *case.evaluators):
                 check = getattr(evaluator, "check", None)
                 if callable(check):
                     check(case, agent)
 
-    async def _judged(self, trial: Trial, repeat: int) -> CaseOutcome:
+    async def _judged(self, trial: Trial, repeat: int, session: str) -> CaseOutcome:
         scores, notes, errors = dict[str, Any](), dict[str, str](), list[str]()
         for evaluator in (*self.evaluators, *trial.case.evaluators):
             evaluated = await _asked(evaluator, trial)
@@ -230,13 +298,35 @@ class Dataset:
             result.cost,
             [{"tool": name, "args": to_jsonable(arguments)} for name, arguments in trial.calls],
             result.messages,
+            session,
+            result.state.system_prompt,
+            result.state.offered,
+            _details(result),
         )
 
 
-async def _tried(case: Case, agent: Agent, seed: int | None) -> Trial:
+def _details(result: AgentResult[Any]) -> list[dict[str, Any] | None]:
+    """Return the token details of each assistant message; empty if there are none."""
+    details = result.state.token_details
+    if not any(details):
+        return []
+    # Of the newest messages: the history of the case has none, and a compaction removes the oldest.
+    count = sum(message["role"] == "assistant" for message in result.messages)
+    return [*[None] * (count - len(details)), *details[max(0, len(details) - count) :]]
+
+
+def _session_store(
+    sessions: SessionPlace | None, of_agent: SessionStore | None, out: str | os.PathLike[str] | None
+) -> SessionStore | None:
+    """Return the store for the sessions of the trials; with `out`, the agent's or one next to `out`."""
+    if sessions is not None or out is None:
+        return None if sessions is None else store_at(sessions)
+    return of_agent or SqliteStore(f"{os.fspath(out)}.sessions.db")
+
+
+async def _tried(case: Case, agent: Agent, settings: dict[str, Any]) -> Trial:
     start = time.perf_counter()
     history = copy.deepcopy(list(case.messages)) or None
-    settings: RunSettings = {} if seed is None else {"model_settings": {"seed": seed}}
     result = await agent.prepare(case.input, history, **settings).wait()
     return Trial(case, result, agent, time.perf_counter() - start)
 
@@ -248,7 +338,8 @@ async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exce
         if inspect.iscoroutinefunction(evaluator) or inspect.iscoroutinefunction(call):
             result = await evaluator(trial)
         else:
-            result = await run_in_thread(partial(evaluator, trial))  # the evaluator may block
+            # In a thread, because the evaluator may block.
+            result = await run_in_thread(partial(evaluator, trial))
             if isinstance(result, Raised):
                 return (
                     result.error if isinstance(result.error, Exception) else RuntimeError(str(result.error))

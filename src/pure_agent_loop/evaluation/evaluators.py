@@ -20,10 +20,11 @@ from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.output.json_text import WRAPPER
 from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.schema.build import JSONValidator
+from pure_agent_loop.support.checks import is_number, require
 from pure_agent_loop.support.language import model_text, notice, use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable
 
-# A verdict with the marks that models write around it; "PASS or FAIL" and "not PASS" are none.
+# A verdict with markup around it, as models write it; "PASS or FAIL" and "not PASS" do not match.
 _VERDICT = re.compile(
     r"[*_`#>\"' -]*(?<![a-z])verdict[\W_]{1,12}(pass|fail)(?:ed)?(?![a-z])"
     r"(?!\W*(?:\bor\b)?\W*(?:pass|fail))[*_`\"'.]*",
@@ -122,14 +123,14 @@ class Schema:
 
 @dataclass(frozen=True)
 class CalledTools:
-    """These tools were called in this order; others may be between them, unless `exactly`."""
+    """These tools were called in this order; other calls may be in between unless `exactly` is set."""
 
     tools: Sequence[str]
     exactly: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.tools, str) or not all(isinstance(name, str) for name in self.tools):
-            raise ConfigError(f"CalledTools.tools must be a list of names; it is {self.tools!r:.80}.")
+        is_list = not isinstance(self.tools, str) and all(isinstance(name, str) for name in self.tools)
+        require(is_list, "CalledTools.tools", self.tools, "a list of names")
 
     def __call__(self, trial: Trial) -> dict[str, Any]:
         """Compare the calls of the run."""
@@ -145,7 +146,7 @@ class MaxSteps:
     most: int
 
     def __post_init__(self) -> None:
-        _check_positive("MaxSteps", self.most)
+        require(is_number(self.most, zero=False), "MaxSteps", self.most, "a positive number")
 
     def __call__(self, trial: Trial) -> bool:
         """Compare the number of steps."""
@@ -159,7 +160,7 @@ class MaxCost:
     most: float
 
     def __post_init__(self) -> None:
-        _check_positive("MaxCost", self.most)
+        require(is_number(self.most, zero=False), "MaxCost", self.most, "a positive number")
 
     def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
         """Reject an agent whose model has no known price."""
@@ -193,7 +194,8 @@ class Judge:
 
     async def __call__(self, trial: Trial) -> dict[str, Any]:
         """Ask the judge, and retry once if there is no verdict."""
-        words, mark = trial.agent.config.prompts, secrets.token_hex(4)  # an answer cannot close this tag
+        # Random, so that an answer cannot close the tag.
+        words, mark = trial.agent.config.prompts, secrets.token_hex(4)
         with use_messages(words):
             system, retry = model_text("judge_system"), model_text("judge_again")
             task = model_text(
@@ -290,10 +292,5 @@ def _plain(expected: Any) -> Any:
         return expected.strip()
     is_wrapped = isinstance(parsed, dict) and parsed.keys() == {
         WRAPPER
-    }  # how a session stores a list or a number
+    }  # a session stores a list or a number in a wrapper
     return parsed[WRAPPER] if is_wrapped else parsed
-
-
-def _check_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ConfigError(f"{name} must be a positive number; it is {value!r:.80}.")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pure_agent_loop.support.language import user_text
 
-_STEPS = 20  # maximum lines without a terminal, so that a log stays readable
+_STEPS = 20  # maximum progress lines without a terminal, so that a log stays readable
 
 
 class ScoredResult(Protocol):
@@ -51,7 +51,8 @@ class Progress:
         step = self._done * _STEPS // self._total
         if self._live:
             columns = shutil.get_terminal_size().columns
-            self._write(f"\r\x1b[K{self.line()[: columns - 1]}")  # a wrapped line could not be erased
+            # Cut to the width, because a wrapped line could not be erased.
+            self._write(f"\r\x1b[K{self.line()[: columns - 1]}")
         elif step > self._shown:
             self._write(f"{self.line()}\n")
         self._shown = step

@@ -2,177 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import json
 import math
 import os
+import shlex
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, overload
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.evaluation.comparison import SHOWN, Comparison, compare_scores, frame
+from pure_agent_loop.evaluation.outcomes import (
+    MAX_CHARS,
+    MAX_ROWS,
+    MEASURES,
+    CaseOutcome,
+    Values,
+    read_outcomes,
+    scored,
+)
+from pure_agent_loop.llm.extra import without_extra
+from pure_agent_loop.llm.messages import SYSTEM_ROLES
+from pure_agent_loop.support.checks import is_whole, require
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import aligned, one_line
-from pure_agent_loop.support.text import as_text, shorten, to_jsonable
+from pure_agent_loop.support.text import shorten, to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
-MEASURES = ("seconds", "steps", "tokens", "cost")
 RESERVED = ("passed", *MEASURES)
 _INTERVAL = "95 %"
-_SHOWN_FAILURES = 10
-_MAX_ROWS, _MAX_CHARS = 500, 5_000  # maximum shown in a notebook
-_MARKS = {True: "✓", False: "✗"}
-_UNCHANGED = "nothing got better or worse"
-_CHANGE = ("change", "case", "score", "before", "now")
+_HISTORY = ("messages", "system_prompt", "offered", "token_details")
+_DETAILS = ("case", "repeat", "session", "passed", "scores")  # of a line of `to_chat_jsonl`
 _WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels: plot width, width of the names, row height
-
-
-@dataclass(frozen=True, slots=True)
-class CaseOutcome:
-    """Outcome of one trial.
-
-    Args:
-        case: Name of the case.
-        repeat: Number of the repetition, from 1.
-        passed: True if the run completed and no evaluator returned False.
-        scores: Score by evaluator name: True or False, or a number (higher is better).
-        notes: Further texts that evaluators returned.
-        output: Output of the agent, as JSON.
-        stop_reason: Why the run ended.
-        error: Error of the run or of an evaluator; empty if there is none.
-        tools: The tools that were called.
-        calls: The calls, in order: ``{"tool", "args"}``.
-        messages: The history of the run; empty in a report that was saved without messages.
-        seconds: Duration of the run in seconds.
-        steps: Number of steps.
-        tokens: Number of tokens.
-        cost: Cost of the run; None if unknown.
-    """
-
-    case: str
-    repeat: int
-    passed: bool
-    scores: dict[str, Any] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    output: Any = None
-    stop_reason: str = ""
-    error: str = ""
-    tools: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    steps: int = 0
-    tokens: int = 0
-    cost: float | None = 0.0
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    messages: list[dict[str, Any]] = field(default_factory=list, repr=False)
-
-    @property
-    def right(self) -> bool:
-        """Same as `passed`."""
-        return self.passed
-
-    def why(self) -> str:
-        """Reason for the failure, in one line."""
-        notes = [f"{name}: {text}" for name, text in self.notes.items()]
-        wrong = [name for name, score in self.scores.items() if score is False]
-        ended = (
-            []
-            if self.stop_reason in ("completed", "error", "invalid_output")
-            else [f"stop_reason {self.stop_reason}"]
-        )
-        parts = [*ended, ", ".join(wrong), self.error, f"output {self.output!r:.120}", *notes]
-        return "; ".join(part for part in parts if part)
-
-    def _repr_html_(self) -> str:
-        """Return the output, the calls and the messages as HTML for notebooks."""
-        from pure_agent_loop.support.prose import escaped, folded_table, prose_to_html
-
-        output = shorten(as_text(self.output), 4 * _MAX_CHARS)
-        why = "" if self.passed else f"<p>{escaped(shorten(self.why(), _MAX_CHARS))}</p>"
-        calls = [[call["tool"], shorten(as_text(call["args"]), _MAX_CHARS)] for call in self.calls]
-        messages = [
-            [
-                str(message["role"]),
-                shorten(as_text(message.get("content") or message.get("tool_calls") or ""), _MAX_CHARS),
-            ]
-            for message in self.messages[:_MAX_ROWS]
-        ]
-        parts = [
-            f"<p>{escaped(f'{_MARKS[self.passed]} {self.case} ({self.repeat})')}</p>{why}",
-            prose_to_html(output) if isinstance(self.output, str) else f"<pre>{escaped(output)}</pre>",
-            folded_table("call", ["tool", "arguments"], calls),
-            folded_table("message", ["role", "content"], messages),
-        ]
-        return f"<div>{''.join(parts)}</div>"
-
-
-class Change(NamedTuple):
-    """A change in a score's mean between two runs.
-
-    Args:
-        case: The case.
-        score: Name of the score, such as ``passed``.
-        before: Mean of the score in the former run.
-        now: Mean of the score in this run.
-    """
-
-    case: str
-    score: str
-    before: float
-    now: float
-
-    def __str__(self) -> str:
-        return f"{self.case}: {self.score} {self.before:g} -> {self.now:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Differences from a former run.
-
-    Args:
-        better: One line per improvement.
-        worse: One line per regression.
-        new: Cases that the former run did not have.
-        gone: Cases that only the former run had.
-        changes: The improvements and regressions as values.
-    """
-
-    better: list[str]
-    worse: list[str]
-    new: list[str]
-    gone: list[str]
-    changes: list[Change] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{what}: {line}" for what in ("worse", "better", "new", "gone") for line in getattr(self, what)
-        ]
-        return "\n".join(lines) or _UNCHANGED
-
-    def to_dataframe(self) -> Any:
-        """Return a `pandas.DataFrame` with the columns ``change``, ``case``, ``score``, ``before``, ``now``.
-
-        Raises:
-            ConfigError: pandas is not installed.
-        """
-        return _frame([dict(zip(_CHANGE, row, strict=True)) for row in self._rows()])
-
-    def _rows(self) -> list[tuple[Any, ...]]:
-        worse = [("worse", *change) for change in self.changes if change.now < change.before]
-        better = [("better", *change) for change in self.changes if change.now > change.before]
-        others = [(what, case, None, None, None) for what in ("new", "gone") for case in getattr(self, what)]
-        return [*worse, *better, *others]
-
-    def _repr_html_(self) -> str:
-        """Return the changes as an HTML table for notebooks."""
-        from pure_agent_loop.support.prose import table_to_html
-
-        rows = [
-            ["" if cell is None else f"{cell:g}" if isinstance(cell, float) else cell for cell in row]
-            for row in self._rows()[:_MAX_ROWS]
-        ]
-        return table_to_html([_CHANGE, *rows]) if rows else f"<p>{_UNCHANGED}</p>"
 
 
 @dataclass(slots=True)
@@ -181,33 +46,40 @@ class EvaluationReport:
 
     Args:
         name: The dataset.
-        outcomes: One for each trial, in the order of the cases.
+        outcomes: One for each trial, in the order of the cases. Those of `Dataset.run` and `load` are a
+            sequence that reads each outcome from its file when it is asked for.
         about: Model and settings of the run.
     """
 
     name: str
-    outcomes: list[CaseOutcome] = field(default_factory=list)
+    outcomes: Sequence[CaseOutcome] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
     def passed(self) -> float:
         """Share of trials that passed, from 0 to 1."""
-        return statistics.fmean(outcome.passed for outcome in self.outcomes) if self.outcomes else 0.0
+        return self._passed() / len(self.outcomes) if self.outcomes else 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval of `passed`; see `wilson_interval`."""
-        return wilson_interval(sum(outcome.passed for outcome in self.outcomes), len(self.outcomes))
+        return wilson_interval(self._passed(), len(self.outcomes))
+
+    def _passed(self) -> int:
+        return int(_totals(scored(self.outcomes).values(), ["passed"])["passed"])
 
     @property
     def scores(self) -> dict[str, float]:
         """Mean per evaluator, and means of ``passed``, ``seconds``, ``steps``, ``tokens`` and ``cost``."""
-        return _means(self.outcomes, (*MEASURES,))
+        return _means(scored(self.outcomes).values())
 
     @property
     def failures(self) -> list[CaseOutcome]:
         """The trials that did not pass."""
-        return [outcome for outcome in self.outcomes if not outcome.passed]
+        return list(self._failed())
+
+    def _failed(self) -> Iterator[CaseOutcome]:
+        return (outcome for outcome in self.outcomes if not outcome.passed)
 
     def by_case(self) -> dict[str, list[CaseOutcome]]:
         """The trials of each case."""
@@ -216,10 +88,51 @@ class EvaluationReport:
             groups.setdefault(outcome.case, []).append(outcome)
         return groups
 
+    def pass_at(self, k: int) -> float:
+        """Return pass@k: the estimated probability that at least one of `k` trials of a case passes.
+
+        The unbiased estimator, averaged over the cases, is 1 - C(n - c, k) / C(n, k) for `c` passed trials of
+        `n`. Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv:2107.03374
+        (2021).
+
+        Args:
+            k: From 1 to the smallest number of trials of a case.
+
+        Raises:
+            ConfigError: A case has fewer trials.
+        """
+        return self._estimated(k)[1]
+
+    def pass_all(self, k: int) -> float:
+        """Return pass^k: the estimated probability that all of `k` trials of a case pass.
+
+        The unbiased estimator, averaged over the cases, is C(c, k) / C(n, k) for `c` passed trials of `n`.
+        Source: S. Yao et al., "τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains",
+        arXiv:2406.12045 (2024).
+
+        Args:
+            k: From 1 to the smallest number of trials of a case.
+
+        Raises:
+            ConfigError: A case has fewer trials.
+        """
+        return self._estimated(k)[0]
+
+    def _estimated(self, k: int) -> tuple[float, float]:
+        cases = scored(self.outcomes).values()
+        least = _least(cases)
+        require(
+            is_whole(k, 1) and k <= least, "k", k, f"a whole number from 1 to {least}, the trials per case"
+        )
+        return _pass_shares(cases, k)
+
     def table(self, style: str = "text") -> str:
-        """Return a table with a row per case, and a row for all cases.
+        """Return a table with a row per case, a row for all cases, and a row with the totals.
 
         The column ``95 %`` is the confidence interval of the share of passed trials; see `wilson_interval`.
+        If each case has k > 1 trials, ``pass^k`` and ``pass@k`` are the shares of cases of which all trials
+        passed, and at least one; see `pass_all` and `pass_at`. Costs are in US dollars, unless the prices of
+        the agent are in another currency.
 
         Args:
             style: ``text`` or ``markdown``.
@@ -227,18 +140,23 @@ class EvaluationReport:
         return laid_out(self._rows(), (0,), style)
 
     def _rows(self) -> list[list[str]]:
-        return _table("case", [*self.by_case().items(), ("all", self.outcomes)])
+        cases = scored(self.outcomes)
+        rows = _table(
+            "case", [*((name, [values]) for name, values in cases.items()), ("all", cases.values())]
+        )
+        blanks = ["" for _ in rows[0][1 : -len(MEASURES)]]
+        return [*rows, ["total", *blanks, *_measured(_totals(cases.values(), MEASURES), steps=0)]]
 
     def _repr_html_(self) -> str:
         """Return the table and the failures as HTML for notebooks."""
         from pure_agent_loop.support.prose import folded_table, table_to_html
 
-        header, *cases, total = self._rows()
+        header, *cases, means, total = self._rows()
         failures = [
-            [failure.case, str(failure.repeat), shorten(failure.why(), _MAX_CHARS)]
-            for failure in self.failures[:_MAX_ROWS]
+            [failure.case, str(failure.repeat), shorten(failure.why(), MAX_CHARS)]
+            for failure in islice(self._failed(), MAX_ROWS)
         ]
-        table = table_to_html([header, *cases[:_MAX_ROWS], total])
+        table = table_to_html([header, *cases[:MAX_ROWS], means, total])
         return f"<div>{table}{folded_table('failure', ['case', 'repeat', 'why'], failures)}</div>"
 
     def to_dataframe(self) -> Any:
@@ -247,18 +165,19 @@ class EvaluationReport:
         Raises:
             ConfigError: pandas is not installed.
         """
-        return _frame([_trial(outcome) for outcome in self.outcomes])
+        return frame([_trial(outcome) for outcome in self.outcomes])
 
     def __str__(self) -> str:
-        failures = self.failures
-        lines = [
-            f"{outcome.case} ({outcome.repeat}): {outcome.why()}" for outcome in failures[:_SHOWN_FAILURES]
-        ]
-        rest = len(failures) - len(lines)
-        return "\n".join([self.table().rstrip(), *lines, *([f"... and {rest} more"] if rest else [])])
+        failures = list(islice(self._failed(), SHOWN))
+        lines = [f"{outcome.case} ({outcome.repeat}): {outcome.why()}" for outcome in failures]
+        rest = len(self.outcomes) - self._passed() - len(lines)
+        more = [f"... and {rest} more"] if rest else []
+        if any(outcome.session for outcome in failures) and "sessions" in self.about:
+            more.append(f"sessions: pal replay ID --database {shlex.quote(self.about['sessions'])}")
+        return "\n".join([self.table().rstrip(), *lines, *more])
 
     def compare(self, former: EvaluationReport) -> Comparison:
-        """Compare with a former run, case by case and score by score.
+        """Compare with a former run, case by case and score by score; `ScoreDifference` tells chance apart.
 
         Args:
             former: The run before, such as ``EvaluationReport.load("before.json")``.
@@ -271,19 +190,7 @@ class EvaluationReport:
                 f"former must be an EvaluationReport; it is {former!r:.80}. "
                 "Read one with EvaluationReport.load(path)."
             )
-        now, before = self.by_case(), former.by_case()
-        changes: list[Change] = []
-        for case in (name for name in now if name in before):
-            new, old = _means(now[case]), _means(before[case])
-            shared = (name for name in new if name in old and new[name] != old[name])
-            changes += (Change(case, name, old[name], new[name]) for name in shared)
-        return Comparison(
-            [str(change) for change in changes if change.now > change.before],
-            [str(change) for change in changes if change.now < change.before],
-            [name for name in now if name not in before],
-            [name for name in before if name not in now],
-            changes,
-        )
+        return compare_scores(_of_cases(self), _of_cases(former))
 
     def assert_scores(
         self,
@@ -316,45 +223,142 @@ class EvaluationReport:
         """Plain JSON form.
 
         Args:
-            messages: True includes the history of each trial.
+            messages: True includes the history of each trial: its messages, system prompt, tools and token
+                details.
         """
-        names = [each.name for each in fields(CaseOutcome) if messages or each.name != "messages"]
-        plain: dict[str, Any] = to_jsonable(
-            {
-                "name": self.name,
-                "about": self.about,
-                "scores": self.scores,
-                "outcomes": [{name: getattr(outcome, name) for name in names} for outcome in self.outcomes],
-            }
-        )
-        return plain
+        return {**self._head(), "outcomes": [*self._plain_outcomes(messages)]}
+
+    def _head(self) -> dict[str, Any]:
+        head: dict[str, Any] = to_jsonable({"name": self.name, "about": self.about, "scores": self.scores})
+        return head
+
+    def _plain_outcomes(self, messages: bool) -> Iterator[Any]:
+        names = [each.name for each in fields(CaseOutcome) if messages or each.name not in _HISTORY]
+        for outcome in self.outcomes:
+            yield to_jsonable({name: getattr(outcome, name) for name in names})
+
+    def _written(self, messages: bool) -> Iterator[str]:
+        """Yield the pieces of the JSON form, with a line for each outcome."""
+        yield f'{_json(self._head())[:-1]}, "outcomes": ['
+        between = "\n"
+        for plain in self._plain_outcomes(messages):
+            yield between + _json(plain)
+            between = ",\n"
+        yield "\n]}\n"
 
     def save(self, path: str | os.PathLike[str], *, messages: bool = False) -> None:
         """Write the report to a file, as JSON.
 
         Histories can be large. The arguments are those of `to_dict`.
         """
-        text = json.dumps(self.to_dict(messages=messages), ensure_ascii=False, indent=1)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(self._written(messages))
+
+    @overload
+    def to_chat_jsonl(
+        self, path: None = None, *, system: bool = True, tools: bool = True, details: bool = True
+    ) -> str: ...
+    @overload
+    def to_chat_jsonl(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        system: bool = True,
+        tools: bool = True,
+        details: bool = True,
+    ) -> None: ...
+    def to_chat_jsonl(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        system: bool = True,
+        tools: bool = True,
+        details: bool = True,
+    ) -> str | None:
+        """Return the trials as JSON lines for fine-tuning, or write them to a file.
+
+        Each line has the ``messages`` of a trial in the form of chat completions, with calls and results, and
+        the ``tools`` that the model was offered. A trial without tools has no key ``tools``.
+
+        Args:
+            path: The file; None to return the text.
+            system: False omits the system prompt.
+            tools: False omits the tools.
+            details: True adds ``case``, ``repeat``, ``session``, ``passed``, ``scores`` and, if recorded,
+                ``token_details``: an entry for each assistant message, as in `CaseOutcome`. False for servers
+                that refuse other keys than ``messages`` and ``tools``.
+
+        Raises:
+            ConfigError: A trial has no messages; nothing is written.
+        """
+        for outcome in self.outcomes:
+            if not outcome.messages:
+                raise ConfigError(notice("library.no_messages", case=outcome.case, repeat=outcome.repeat))
+        lines = (_chat_line(outcome, system, tools, details) for outcome in self.outcomes)
+        if path is None:
+            return "".join(lines)
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+        return None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> EvaluationReport:
-        """Load a report written by `save`.
+        """Load a report written by `save`, or the outcomes in a ``.jsonl`` file written by `Dataset.run`.
+
+        In a file with the outcomes of several agents, those of the last one are loaded.
 
         Raises:
             ConfigError: The file cannot be read, or is not a report.
         """
-        try:
-            plain = json.loads(Path(path).read_text(encoding="utf-8"))
-            report = cls(
-                plain["name"], [CaseOutcome(**fields_) for fields_ in plain["outcomes"]], plain["about"]
-            )
-            problem = mistyped(report, cls)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            problem = f"{type(error).__name__}: {error}"
-        if problem:
-            raise ConfigError(notice("library.not_a_report", path=os.fspath(path), wrong=problem))
-        return report
+        return _loaded(path)[-1][1]
+
+
+def _loaded(path: str | os.PathLike[str]) -> list[tuple[str, EvaluationReport]]:
+    """Load the reports in a file, each with its name.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not a report.
+    """
+    try:
+        if Path(path).suffix == ".jsonl":
+            agents = [EvaluationReport(*outcomes) for outcomes in read_outcomes(Path(path))]
+            return [(str(report.about.get("model")), report) for report in agents]
+        plain = json.loads(Path(path).read_text(encoding="utf-8"))
+        reports = [
+            (name, EvaluationReport(one["name"], [CaseOutcome(**o) for o in one["outcomes"]], one["about"]))
+            for name, one in (plain["reports"] if "reports" in plain else {plain["name"]: plain}).items()
+        ]
+        problem = mistyped(reports, list[tuple[str, EvaluationReport]])
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        raise ConfigError(notice("library.not_a_report", path=os.fspath(path), wrong=problem))
+    return reports
+
+
+def _of_cases(report: EvaluationReport) -> dict[str, Values]:
+    """Return ``passed`` and the scores by case."""
+    return {
+        case: {name: numbers for name, numbers in values.items() if name not in MEASURES}
+        for case, values in scored(report.outcomes).items()
+    }
+
+
+def _chat_line(outcome: CaseOutcome, system: bool, tools: bool, details: bool) -> str:
+    messages = [without_extra(each) for each in outcome.messages if each["role"] not in SYSTEM_ROLES]
+    if system and outcome.system_prompt:
+        messages.insert(0, {"role": "system", "content": outcome.system_prompt})
+    line: dict[str, Any] = {"messages": messages}
+    if tools and outcome.offered:
+        line["tools"] = outcome.offered
+    if details:
+        line |= {name: getattr(outcome, name) for name in _DETAILS}
+        line |= {"token_details": outcome.token_details} if outcome.token_details else {}
+    return _json(line) + "\n"
+
+
+def _json(plain: Any) -> str:
+    return json.dumps(plain, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,10 +378,10 @@ class Reports:
 
     def __post_init__(self) -> None:
         given: Any = self.reports
-        if not isinstance(given, Mapping) or not all(
+        is_dict = isinstance(given, Mapping) and all(
             isinstance(name, str) and isinstance(report, EvaluationReport) for name, report in given.items()
-        ):
-            raise ConfigError(f'reports must be a dict such as {{"short": report}}; it is {given!r:.80}.')
+        )
+        require(is_dict, "reports", given, 'a dict such as {"short": report}')
 
     def table(self, style: str = "text") -> str:
         """Return a table with a row per report; see `EvaluationReport.table`."""
@@ -386,13 +390,51 @@ class Reports:
     def __str__(self) -> str:
         return self.table().rstrip()
 
+    def compare(self) -> dict[tuple[str, str], Comparison]:
+        """Compare each report with each report before it, case by case; see `EvaluationReport.compare`.
+
+        The intervals are widened so that those of all pairs hold together.
+
+        Returns:
+            By the names of a pair, the later report first, its differences from the earlier one.
+        """
+        pairs = list(itertools.combinations(self.reports.items(), 2))
+        return {
+            (later[0], former[0]): compare_scores(
+                _of_cases(later[1]), _of_cases(former[1]), comparisons=len(pairs)
+            )
+            for former, later in pairs
+        }
+
+    def save(self, path: str | os.PathLike[str], *, messages: bool = False) -> None:
+        """Write the reports to a file, as JSON. The arguments are those of `EvaluationReport.to_dict`."""
+        with Path(path).open("w", encoding="utf-8") as file:
+            before = '{"reports": {'
+            for name, report in self.reports.items():
+                file.write(f"{before}\n{_json(name)}: ")
+                file.writelines(report._written(messages))
+                before = ","
+            file.write("}}\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Reports:
+        """Load reports written by `save`, or by ``pal eval`` with several models.
+
+        The file may also be one that `EvaluationReport.load` reads. The outcomes in a ``.jsonl`` file are
+        named after their models; of agents with the same model, those of the last one are loaded.
+
+        Raises:
+            ConfigError: The file cannot be read, or has no reports.
+        """
+        return cls(dict(_loaded(path)))
+
     def to_dataframe(self) -> Any:
         """Return a `pandas.DataFrame` with all trials; the column ``report`` has the report names.
 
         Raises:
             ConfigError: pandas is not installed.
         """
-        return _frame(
+        return frame(
             [
                 {"report": name, **_trial(each)}
                 for name, report in self.reports.items()
@@ -422,7 +464,11 @@ class Reports:
         return f"{head}{''.join(parts)}</svg>"
 
     def _rows(self) -> list[list[str]]:
-        return _table("report", [(name, report.outcomes) for name, report in self.reports.items()])
+        groups = [(name, scored(report.outcomes).values()) for name, report in self.reports.items()]
+        header, *rows = _table("report", groups)
+        totals = [_totals(group, ["cost"])["cost"] for _, group in groups]
+        cells = ["-" if math.isnan(total) else f"{total:.4g}" for total in totals]
+        return [[*header, "total $"], *([*row, cell] for row, cell in zip(rows, cells, strict=True))]
 
     def _repr_html_(self) -> str:
         """Return the table and the plot as HTML for notebooks."""
@@ -455,14 +501,6 @@ def wilson_interval(passed: int, trials: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _frame(rows: list[dict[str, Any]]) -> Any:
-    try:
-        pandas = importlib.import_module("pandas")
-    except ImportError as error:
-        raise ConfigError(notice("library.pandas_missing")) from error
-    return pandas.DataFrame(rows)
-
-
 def _trial(outcome: CaseOutcome) -> dict[str, Any]:
     """Return a trial as a row; scores and notes are columns."""
     row = {
@@ -474,33 +512,58 @@ def _trial(outcome: CaseOutcome) -> dict[str, Any]:
     return {**row, **{f"score_{name}" if name in row else name: value for name, value in measured.items()}}
 
 
-def _table(first: str, groups: Iterable[tuple[str, Sequence[CaseOutcome]]]) -> list[list[str]]:
-    """Return a table: the header, and a row for each group of trials."""
-    groups = list(groups)
-    names = list(dict.fromkeys(name for _, outcomes in groups for each in outcomes for name in each.scores))
-    return [[first, "passed", _INTERVAL, *names, *MEASURES], *(_row(*group, names) for group in groups)]
+def _table(first: str, groups: Sequence[tuple[str, Collection[Values]]]) -> list[list[str]]:
+    """Return a table: the header, and a row for each group of cases."""
+    cases = [values for _, group in groups for values in group]
+    names = list(dict.fromkeys(name for values in cases for name in values if name not in RESERVED))
+    k = _least(cases)
+    powers = [f"pass^{k}", f"pass@{k}"] if k > 1 else []
+    header = [first, "passed", _INTERVAL, *powers, *names, *MEASURES[:-1], "cost $"]
+    return [header, *(_row(name, group, names, k) for name, group in groups)]
 
 
-def _means(outcomes: Sequence[CaseOutcome], measures: Sequence[str] = ()) -> dict[str, float]:
-    names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.scores))
-    values = {"passed": [outcome.passed for outcome in outcomes]}
-    values |= {
-        name: [outcome.scores[name] for outcome in outcomes if name in outcome.scores] for name in names
-    }
-    for name in measures:
-        measured = [getattr(outcome, name) for outcome in outcomes]
-        values[name] = [] if None in measured else measured  # if a cost is unknown, so is the mean
-    return {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers}
+def _pass_shares(cases: Iterable[Values], k: int) -> tuple[float, float]:
+    """Return pass^k and pass@k, averaged over the cases."""
+    shares = list[tuple[float, float]]()
+    for values in cases:
+        count, passed = len(values["passed"]), int(sum(values["passed"]))
+        all_ways = math.comb(count, k)
+        shares.append((math.comb(passed, k) / all_ways, 1 - math.comb(count - passed, k) / all_ways))
+    return statistics.fmean(share for share, _ in shares), statistics.fmean(share for _, share in shares)
 
 
-def _row(name: str, outcomes: Sequence[CaseOutcome], names: Sequence[str]) -> list[str]:
-    means = _means(outcomes, MEASURES)
-    passed = sum(outcome.passed for outcome in outcomes)
-    low, high = wilson_interval(passed, len(outcomes))
-    interval = f"{low * 100:.0f}-{high * 100:.0f}" if len(outcomes) > 1 else "-"  # no interval for one trial
-    cells = [f"{means[column]:.2f}" if column in means else "-" for column in (*names, "seconds", "steps")]
-    cost = f"{means['cost']:.4g}" if "cost" in means else "-"
-    return [name, f"{passed}/{len(outcomes)}", interval, *cells, f"{means.get('tokens', 0):.0f}", cost]
+def _least(cases: Iterable[Values]) -> int:
+    """Return the smallest number of trials of a case; 0 without cases."""
+    return min((len(values["passed"]) for values in cases), default=0)
+
+
+def _totals(cases: Collection[Values], names: Iterable[str]) -> dict[str, float]:
+    """Return the sum of each value over all trials; NaN if one is unknown."""
+    return {name: math.fsum(chain.from_iterable(each.get(name, ()) for each in cases)) for name in names}
+
+
+def _means(cases: Collection[Values]) -> dict[str, float]:
+    """Return the mean of each value. Without a known cost for each trial, the mean is unknown."""
+    totals = _totals(cases, dict.fromkeys(chain.from_iterable(cases)))
+    counts = {name: sum(len(values.get(name, ())) for values in cases) for name in totals}
+    return {name: total / counts[name] for name, total in totals.items() if not math.isnan(total)}
+
+
+def _row(name: str, group: Collection[Values], names: Sequence[str], k: int) -> list[str]:
+    means, count = _means(group), sum(len(values["passed"]) for values in group)
+    passed = int(_totals(group, ["passed"])["passed"])
+    low, high = wilson_interval(passed, count)
+    interval = f"{low * 100:.0f}-{high * 100:.0f}" if count > 1 else "-"  # no interval for one trial
+    powers = [f"{share:.2f}" for share in _pass_shares(group, k)] if k > 1 else []
+    scores = [f"{means[column]:.2f}" if column in means else "-" for column in names]
+    return [name, f"{passed}/{count}", interval, *powers, *scores, *_measured(means)]
+
+
+def _measured(values: Mapping[str, float | None], steps: int = 2) -> list[str]:
+    """Return the cells of `MEASURES`, with that many digits of `steps`."""
+    forms = {"seconds": ".2f", "steps": f".{steps}f", "tokens": ".0f", "cost": ".4g"}
+    known = ((values.get(name), form) for name, form in forms.items())
+    return ["-" if value is None or math.isnan(value) else f"{value:{form}}" for value, form in known]
 
 
 def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) -> str:
@@ -521,6 +584,5 @@ def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) 
     return "".join("  ".join(row).rstrip() + "\n" for row in zip(*columns, strict=True))
 
 
-# Earlier names of these classes.
+# Earlier name of this class.
 Report = EvaluationReport
-Outcome = CaseOutcome

@@ -10,7 +10,7 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 
 T = TypeVar("T")
 
-# After these errors, the next request would fail too.
+# Kinds of errors after which the next request would fail too.
 HOPELESS: frozenset[ErrorKind] = frozenset({"auth", "not_found", "quota"})
 LOST_AFTER = 3
 
@@ -37,7 +37,7 @@ async def in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[None]], 
     left = iter(items)
 
     async def worker() -> None:
-        for item in left:  # all workers take from the same iterator
+        for item in left:  # all workers share this iterator
             await work(item)
 
     tasks = [asyncio.ensure_future(worker()) for _ in range(width)]

@@ -33,7 +33,8 @@ class AnswerParts:
 
     async def end(self, state: PartState) -> None:
         """End the open part in the given state: completed, or discarded."""
-        part, self.open = self.open, None  # first, so that it is not ended twice if sending fails
+        # Clear `open` first, so that a part is not ended twice if sending fails.
+        part, self.open = self.open, None
         if part is not None:
             output, self._written = "".join(self._written), []
             await self._step.send_part(moved(part, state, self._clock.now(), output))

@@ -25,7 +25,7 @@ async def look_for_more(step: Step) -> None:
         reason = wrong or await _stop_hooks(step)
         if not reason and kit.background is not None:
             await kit.background.wait()
-    except BaseException:  # cancelled while background work was pending: the run has not completed
+    except BaseException:  # cancelled while waiting for background work, so the run has not completed
         state.stop_reason = None
         raise
     if reason:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.checks import check_deps
-from pure_agent_loop.kernel.kit import Background, Ends, Kit, KitAware, RunAware
+from pure_agent_loop.kernel.journal import Journal
+from pure_agent_loop.kernel.kit import FIRST_BYTE, Background, Ends, Kit, KitAware, RunAware
 from pure_agent_loop.kernel.long_results import ReadableTools, ResultFolder, any_cut
-from pure_agent_loop.kernel.prefix import DEBUG_VARIABLE, PrefixWatch
+from pure_agent_loop.kernel.prefix import PrefixWatch
 from pure_agent_loop.kernel.request import result_chars
 from pure_agent_loop.kernel.rule_checks import check_listed
 from pure_agent_loop.kernel.run_tools import RunTools
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import BecomesReady, is_on_this_machine
-from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.secrets.redaction import secrets_of
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import StepContext
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
+
+_FACT_END = re.compile(r"\n(?! )")
+_NAME_END = re.compile("[:\uff1a]")
 
 
 def bind_kit(state: QueryState, kit: Kit) -> Kit:
@@ -30,18 +37,18 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
     folder = ResultFolder(kit.results.folder)
     tasks, compactor = as_protocol(background_of(kit), RunAware), as_protocol(kit.compactor, KitAware)
-    if tasks is not None:  # before the rest: the runs that it starts are bound separately
+    if tasks is not None:  # use the unbound kit: runs started by tasks are bound separately
         kit = kit.replace(background=tasks.with_run(state, kit))
     tools = with_toolsets(kit).tools
     reading = ReadableTools(tools, folder, result_chars(state, kit), kit.prompts)
-    if isinstance(kit.timeouts.first_byte, DefaultFloat) and is_on_this_machine(kit.client):
+    if kit.timeouts.first_byte == FIRST_BYTE and is_on_this_machine(kit.client):
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None))
-    if getattr(kit.client, "takes_timeouts", False):  # the client may have a fallback model
+    # Such a client applies the limits itself, for each of its models.
+    if getattr(kit.client, "takes_timeouts", False):
         limits = {"timeouts": (kit.timeouts.first_byte, kit.timeouts.idle)}
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None, idle=None), client_options=limits)
-    kit = kit.replace(tools=reading, silence=Interrupt(keeps_timer=True))
-    if os.environ.get(DEBUG_VARIABLE):
-        kit = kit.replace(prefix_watch=PrefixWatch(str if kit.redactor is None else kit.redactor.redact))
+    watch = PrefixWatch(str if kit.redactor is None else kit.redactor.redact)
+    kit = kit.replace(tools=reading, silence=Interrupt(keeps_timer=True), prefix_watch=watch)
     return kit if compactor is None else kit.replace(compactor=compactor.with_kit(kit))
 
 
@@ -51,13 +58,13 @@ async def notices_of_client(kit: Kit) -> Sequence[str]:
     if client is None:
         return ()
     notices = await client.become_ready()
-    if kit.redactor is not None:
+    if notices and kit.redactor is not None:  # redact the secrets even before the first request
         kit.redactor.learn_clients(secrets_of(client))
     return notices
 
 
 def background_of(kit: Kit) -> Background | None:
-    """Return a kit's background work: what is set in the kit, or else what one of its tools needs."""
+    """Return the background work set in a kit, else the background work of one of its tools."""
     needed = (getattr(tool, "background_work", None) for tool in kit.tools)
     return kit.background or next(filter(None, needed), None)
 
@@ -83,6 +90,40 @@ async def write_system_prompt(state: QueryState, kit: Kit, *, begins: bool = Fal
             state.system_prompt, state.rewritten["system"] = prompt, "system_function"
 
 
+async def write_facts(
+    state: QueryState, write: Callable[[], Awaitable[str]], journal: Journal, *, compacted: bool = False
+) -> None:
+    """Add the facts that the model does not have yet; in a history that was compacted, all facts anew.
+
+    The first line of the facts tells such messages from others. A fact is a line with the indented ones below
+    it; the text before its colon is its name. If only some facts have changed, only these are added.
+    """
+    state.facts_due = False
+    key = f"{state.step}:{'facts_again' if compacted else 'facts'}"
+    text = clean_text(str(await journal.effect(key, write)))
+    head, *facts = _FACT_END.split(text)
+    told = [message for message in state.messages if _begins(message, head)]
+    if compacted:
+        if text and [message["content"] for message in told] != [text]:
+            state.renew_facts(text, told)
+        return
+    known = {_name(fact): fact for message in told for fact in _FACT_END.split(str(message["content"]))[1:]}
+    now = {name: f"{name}: -" for name in known} | {_name(fact): fact for fact in facts}  # "-": it is gone
+    changed = [fact for name, fact in now.items() if known.get(name) != fact]
+    if changed or (text and not told):
+        state.add_facts("\n".join([head, *changed]))
+
+
+def _begins(message: HistoryMessage, head: str) -> bool:
+    """Return True for a message with facts, also one from a history that has lost the mark."""
+    content = message["content"]
+    return message["role"] == "user" and isinstance(content, str) and content.partition("\n")[0] == head
+
+
+def _name(fact: str) -> str:
+    return _NAME_END.split(fact, maxsplit=1)[0]
+
+
 async def list_tools(state: QueryState, kit: Kit) -> None:
     """List the tools of the toolsets for the current step.
 
@@ -94,7 +135,8 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
     tools = _run_tools(kit)
     if tools is None:
         return
-    step = state.step + (not state.pending and not state.awaiting)  # the next step's number
+    # Number of the step that the tools are for.
+    step = state.step + (not state.pending and not state.awaiting)
     context = StepContext(step, state.task, state.session_id, state.messages, state.tools.found)
     with Interrupt() as block:
         block.after(kit.timeouts.tool)

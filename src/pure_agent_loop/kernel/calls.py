@@ -48,11 +48,11 @@ async def run_calls(step: Step) -> None:
         for batch in _batches(calls):
             for call in batch:
                 await _start(step, call)
-            await asyncio.sleep(0)  # quick calls end here and need no task to wait for
+            await asyncio.sleep(0)  # quick calls finish here, so that no wait is needed
             for call in batch:
                 outcome, seconds = await _outcome_of(step, call)
                 await finish(step, call, outcome, seconds)
-    except (Exception, asyncio.CancelledError):  # a cancellation, or a failed journal or event sink
+    except (Exception, asyncio.CancelledError):  # a cancellation, or an error of the journal or event sink
         await _stop_all(step, calls)
         raise
     if snapshots is not None:
@@ -85,7 +85,7 @@ def _fill_denied(step: Step, call: ToolCallRun) -> None:
     is_denied = ruling.kind == "PermissionDenied"
     if is_denied:
         message = prompts.tool_denied.format(reason=message)
-    message = message.replace("  ", " ")  # the reason may be empty
+    message = message.replace("  ", " ")  # an empty reason leaves two spaces
     call.outcome = failed(prompts, call.name, ruling.kind, message, hint=not is_denied)
 
 
@@ -191,7 +191,7 @@ def _effect(step: Step, call: ToolCallRun) -> Callable[[], Awaitable[ToolOutcome
     async def effect() -> ToolOutcome:
         if outside is not None:
             return redacted_outcome(ToolOutcome(outside.text, outside.is_error), kit.redactor)
-        enter_call(context)  # each call has its own task, so the context ends with it
+        enter_call(context)  # each call has its own task, so this context variable ends with the call
         for left in range(attempts - 1, -1, -1):
             outcome = await invoke(call.args, kit.prompts)
             await flush_progress()
@@ -296,7 +296,7 @@ def _unfinished(step: Step, call: ToolCallRun) -> tuple[str, bool]:
         return prompts.tool_not_started, True
     if not task.done() or task.cancelled() or task.exception() is not None:
         return prompts.tool_cancelled, True
-    if step.kit.hooks.after_tool:  # hooks have not seen this result and might hide parts of it
+    if step.kit.hooks.after_tool:  # hooks have not processed this result, and might remove parts of it
         return prompts.tool_cancelled, True
     outcome = cut_outcome(step, call, task.result().outcome)
     return history_text(step, call, outcome), outcome.is_error
@@ -309,7 +309,8 @@ async def _cancel(tasks: list[asyncio.Task[TimedOutcome]]) -> None:
     if tasks:
         ended, stubborn = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
         for task in ended:
-            _ = task.cancelled() or task.exception()  # else the event loop logs it as not retrieved
+            # Retrieve the exception, or the event loop logs a warning.
+            _ = task.cancelled() or task.exception()
         for task in stubborn:
             _ABANDONED.add(task)
             task.add_done_callback(_ABANDONED.discard)

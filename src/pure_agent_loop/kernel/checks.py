@@ -28,8 +28,8 @@ def check_deps(kit: Kit) -> None:
             raise ConfigError(no_deps(f"The tool {tool.name!r}", tool.wanted_deps))
     hooks, functions = kit.hooks, [kit.can_use_tool, kit.on_ask]
     functions += [*hooks.before_tool, *hooks.after_tool, *hooks.on_stop]
-    if kit.lead is not None:
-        functions += getattr(kit.lead, "parts", ())
+    for writer in (kit.lead, kit.facts):
+        functions += getattr(writer, "parts", ())
     if kit.output is not None:
         functions += getattr(kit.output, "functions", ())
     for function in functions:

@@ -1,4 +1,4 @@
-"""Contexts of a call: what its tool and a permission function can read about the run."""
+"""Contexts of a call: data about the run for its tool and for a permission function."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable
     if step.kit.hooks.after_tool:
         return None
     stream: StreamRedactor | None = None
-    name, call_id = call.name, call.id  # not the call, which would be a reference cycle
+    name, call_id = call.name, call.id  # `emit` must not hold the call: that would be a reference cycle
 
     async def emit(text: str) -> None:
         nonlocal stream

@@ -29,10 +29,10 @@ from typing import Any, Literal
 from pure_agent_loop.llm.values import ToolCall
 
 WINDOW = 24
-LAPS = 3  # minimum repetitions for this detection, whatever the threshold
+LAPS = 3  # minimum repetitions of alternating calls, whatever the threshold
 LONG = 200  # characters; a shorter equal result, such as "ok", may be a coincidence
 MASKED = 2000  # characters of an error that are compared
-SHORT_TEXT = 12  # a shorter text, such as "Done." with a call, is not significant
+SHORT_TEXT = 12  # characters; a shorter text, such as "Done." next to a call, is not significant
 
 DoomAction = Literal["run", "warn", "refuse", "stop"]
 DoomPattern = Literal[
@@ -41,6 +41,7 @@ DoomPattern = Literal[
 Kind = Literal["open", "done", "error", "refused"]
 
 _DIGITS = re.compile(r"\d+")
+_JSON = json.JSONEncoder(sort_keys=True)
 _PLAIN = ("last", "count", "turn", "text", "texts")
 
 
@@ -179,9 +180,9 @@ def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: b
     if threshold is None:
         return RUN
     known = ledger.find(call)
-    if known is not None:  # a run that resumes between an answer and its results judges the calls twice
+    if known is not None:  # a run resumed between an answer and its results judges these calls again
         return DoomVerdict(known.action, known.pattern, known.count) if known.kind == "refused" else RUN
-    key = _digest(f"{call.name} {call.invalid or json.dumps(call.arguments, sort_keys=True)}")
+    key = _digest(f"{call.name} {call.invalid or _JSON.encode(call.arguments)}")
     made = WindowEntry(_name_digest(call.id), ledger.turn, _name_digest(call.name), key)
     ledger.count = ledger.count + 1 if made.call == ledger.last else 1
     ledger.last = made.call
@@ -299,4 +300,4 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-_name_digest = lru_cache(maxsize=256)(_digest)  # cached, because names and call ids recur
+_name_digest = lru_cache(maxsize=256)(_digest)  # names and call ids recur

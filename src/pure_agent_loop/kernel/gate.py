@@ -1,9 +1,9 @@
 """Decide about the calls of a response before any of them runs. Each call is decided once.
 
-A new call passes the stages in order, and the first ruling counts. A recorded decision remains valid whatever
-hooks, rules or persons this process has: a call that has begun was allowed, and an answered question is not
-asked again. Only a deny rule overrides a recorded answer. A question that is still pending when a run is
-resumed is decided by the rules and functions of this process.
+A new call passes the stages in order, and the first ruling counts. A recorded decision remains valid even if
+this process has different hooks, rules or people: a call that has begun was allowed, and an answered question
+is not asked again. Only a deny rule overrides a recorded answer. A question that is still pending when a run
+is resumed is decided by the rules and functions of this process.
 """
 
 from __future__ import annotations
@@ -52,9 +52,13 @@ async def decide(step: Step, calls: Sequence[ToolCallRun]) -> bool:
     Returns: False if a call waits for a person who cannot be asked here; then no call may run.
     """
     ledger, is_pending = step.state.permissions, False
+    earlier: list[tuple[Tool, dict[str, Any]]] = []
     for call in calls:
+        call.earlier = earlier
         ruling = await _decide_one(step, call)
         call.ruling, call.args = ruling, ruling.args
+        if ruling.behavior != "deny" and call.tool is not None and not call.tool.read_only:
+            earlier = [*earlier, (call.tool, call.args)]
         is_pending = is_pending or ruling.behavior == "ask"
     if is_pending:
         return False
@@ -76,7 +80,8 @@ async def _decide_one(step: Step, call: ToolCallRun) -> Ruling:
         call.args = ruling.args
         ruling = await _reconsider(step, call, ruling)
     call.args = ruling.args
-    if ruling.behavior == "ask" and await _is_allowed(step, call):  # an answer about another call covers it
+    # An answer about another call also allows this one.
+    if ruling.behavior == "ask" and await _is_allowed(step, call):
         ruling = step.rule(call, ALLOWED)
     if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(step, call)):
         ruling = await _ask(step, call, ruling)
@@ -166,20 +171,23 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
 
 async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
     """Apply the rules, the mode, the tool's judge and `can_use_tool`; always returns a ruling."""
-    tool = call.tool
     try:
-        permission = await _permission(step, call)
-    except (SessionError, VerdictError):  # the decision could not be recorded, or the caller made a mistake
+        suggested = await _policy_decision(step, call, "first")
+        refusal = await _refusal(step, call) if suggested.behavior == "ask" else None
+        permission = suggested if refusal else await _permission(step, call, suggested)
+    except (SessionError, VerdictError):  # a decision could not be recorded, or is invalid
         raise
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
-        await step.emit_permission(call, "deny", logged_failure(f"What decides about {call.name}", error))
+        await step.emit_permission(
+            call, "deny", logged_failure(f"A permission function for {call.name}", error)
+        )
         return Ruling("deny", call.args, type(error).__name__, safe_str(error))
-    if permission.behavior == "ask":  # a person is not asked about a call that would fail anyway
-        refusal = None if tool is None else await _argument_refusal(step, call, tool)
+    if permission.behavior == "ask":  # a call that would fail anyway needs no question
+        refusal = refusal or await _refusal(step, call)
         if refusal is not None:
             kind, message = refusal
             return Ruling("deny", call.args, kind, message)
-        if tool is None or await _is_allowed(step, call):
+        if call.tool is None or await _is_allowed(step, call):
             permission = replace(permission, behavior="allow")
     if permission.behavior != "allow":
         await step.emit_permission(call, permission.behavior, permission.message)
@@ -220,7 +228,7 @@ async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]
 
 async def _reconsider(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     """Decide a question that another process left pending, by the rules and functions of this process."""
-    permission = await _permission(step, call)
+    permission = await _permission(step, call, await _policy_decision(step, call, "first"))
     if permission.behavior == "ask" or (permission.behavior == "deny" and _is_local_denial(step, call)):
         return ruling
     if permission.behavior != "allow":
@@ -245,7 +253,8 @@ def _can_ask(step: Step, call: ToolCallRun) -> bool:
 
 async def _check_changed(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     """Apply deny rules to arguments that an answer, a hook or a function has changed."""
-    moment = "again" if ruling.behavior == "allow" else "asked"  # an answer may change arguments again
+    # The effect's key, because an answer may change the arguments again.
+    moment = "again" if ruling.behavior == "allow" else "asked"
     permission = await _policy_decision(step, call, moment)
     if permission.behavior != "deny":
         return ruling
@@ -257,14 +266,13 @@ async def _check_changed(step: Step, call: ToolCallRun, ruling: Ruling) -> Rulin
 # -- the policy ------------------------------------------------------------------------------------------
 
 
-async def _permission(step: Step, call: ToolCallRun) -> Permission:
-    """Return what the policy and `can_use_tool` decide; `can_use_tool` may override an ask."""
-    suggested = await _policy_decision(step, call, "first")
+async def _permission(step: Step, call: ToolCallRun, suggested: Permission) -> Permission:
+    """Return the policy's decision, or that of `can_use_tool`, which may override an ask."""
     if suggested.behavior == "deny":
         return suggested
     can_use_tool = step.kit.can_use_tool
     if not step.recorded("permit", call):
-        if _is_answered(step, call):  # a person has already decided
+        if _is_answered(step, call):  # a person has already decided, so `can_use_tool` must not
             return replace(suggested, behavior="ask")
         if can_use_tool is None:
             return suggested
@@ -277,7 +285,7 @@ async def _permission(step: Step, call: ToolCallRun) -> Permission:
 
 
 async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permission:
-    """Return what the rules, the mode and the tool itself decide."""
+    """Return the decision of the rules, the mode and the tool's judge."""
     tool, rules = call.tool, step.kit.permissions
     if rules.is_open and (tool is None or (tool.judge is None and not tool.destructive)):
         return ALLOWED
@@ -289,7 +297,8 @@ async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permis
     asks = await _destructive_reason(step, call, tool, moment) if tool.destructive else ""
     if tool.judge is None:
         return rules.suggest(call.name, views, read_only=tool.read_only, asks=asks)
-    # After changed arguments or a person's answer only a denial matters: the judge need not try the call.
+    # If arguments were changed or a person has answered, only a denial matters, so the judge need not try the
+    # call.
     is_settled = moment == "again" or _is_answered(step, call)
     always = is_settled or call.name in step.state.permissions.always_allowed
     context = rules.judge_context(call.name, views, attended=_can_ask(step, call), always=always)
@@ -354,17 +363,18 @@ def _read_verdict(owner: str, verdict: object) -> Permission:
         raise VerdictError(f"{owner} gave no decision. {error}") from None
 
 
-async def _argument_refusal(step: Step, call: ToolCallRun, tool: Tool) -> Sequence[str] | None:
-    """Return the kind and message of the error for arguments that the tool rejects; None if they are valid.
+async def _refusal(step: Step, call: ToolCallRun) -> Sequence[str] | None:
+    """Return the kind and message of the error of a call that cannot work; None if it may work.
 
-    The result is recorded, because a replay may have only the tool's schema.
+    A refusal is recorded, because the world changes, and a replay may have only the tool's schema.
     """
-    refusal: Sequence[str] | None = None
+    refusal, tool = None, call.tool
     if not step.recorded("refusal", call):
-        refusal = tool.refusal(call.args, step.kit.prompts)
+        if tool is not None:
+            refusal = tool.refusal(call.args, step.kit.prompts)
+            refusal = refusal or await tool.objection(call.args, call.earlier)
         if refusal is None:
             return None
-
     return await step.effect("refusal", call, partial(as_effect, list(refusal or ())))
 
 
@@ -383,7 +393,7 @@ async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
 
 
 async def ask_person(request: PermissionRequest, kit: Kit) -> Permission:
-    """Ask a person. A function that is not async runs in a thread, because it will block."""
+    """Ask a person. A sync function runs in a thread, because it will block."""
     ask = kit.on_ask
     assert ask is not None
     try:

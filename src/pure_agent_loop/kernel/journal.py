@@ -71,12 +71,13 @@ class Journal(Protocol):
 class DailyCosts(Protocol):
     """Journal whose store records the costs of all runs."""
 
-    async def spent_on_day(self, now: float, person: str) -> tuple[float, float]:
-        """Return the known cost of the day so far: of all runs, and of the runs of one person.
+    async def spent_on_day(self, now: float, groups: Mapping[str, str]) -> dict[str, float]:
+        """Return the known cost of the day so far, by metadata key.
 
         Args:
             now: A time on that day, in seconds since the epoch.
-            person: Name of the person; empty for runs without one.
+            groups: Metadata values, by key, of the runs to add up; an empty value selects runs without the
+                key. For an empty key, all runs count.
         """
         ...
 
@@ -97,8 +98,9 @@ class MemoryJournal:
         """Return False."""
         return False
 
-    def intent_of(self, key: str) -> None:
+    def intent_of(self, key: str) -> Mapping[str, Any] | None:  # noqa: ARG002 - no records
         """Return None."""
+        return None
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take due messages."""

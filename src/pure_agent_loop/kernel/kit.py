@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pure_agent_loop.budget import Budget, Price, check_limit, price_for
-from pure_agent_loop.cancel import CancelToken, Interrupt
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.cancel import CancelToken, Interrupt, Leave
 from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
@@ -19,13 +18,13 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, model_of
 from pure_agent_loop.llm.prices import price_of
-from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.permissions import AskFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.checks import is_number, require_value
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.tool import Tool, ToolRegistry
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 # -- groups of run settings, named as the options of `Agent`, so that an error names the option -------------
 
-FIRST_BYTE = DefaultFloat(60.0)
+FIRST_BYTE = 60.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +42,8 @@ class Timeouts:
     """Timeouts of a run in seconds; None for no limit.
 
     Args:
-        first_byte: Timeout until an answer begins. The default applies only to servers on other machines: a
-            local
-            model may need minutes to read a long prompt.
+        first_byte: Timeout until an answer begins. The default value applies only to servers on other
+            machines: a local model may need minutes to read a long prompt.
         tool: Timeout for a tool that does not set one itself.
     """
 
@@ -83,9 +81,8 @@ class ToolRetries:
     delay: float = 1.0
 
     def __post_init__(self) -> None:
-        delay: object = self.delay
-        if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay < float("inf"):
-            raise ConfigError(f"tool_retry_delay={delay!r} must be a number of seconds, 0 or more.")
+        is_delay = is_number(self.delay) and self.delay < float("inf")
+        require_value(is_delay, "tool_retry_delay", self.delay, "a number of seconds, 0 or more")
 
 
 class Observers(NamedTuple):
@@ -112,7 +109,7 @@ class KitAware(Protocol):
 
 
 class Forces(Protocol):
-    """A compactor that can shorten regardless of the estimated length; for others, `compact` is called."""
+    """A compactor that can shorten regardless of the estimated length, instead of in `compact`."""
 
     async def force(self, state: QueryState) -> None:
         """Shorten `state` after a server rejected a request as too long."""
@@ -188,6 +185,18 @@ async def compact_now(compactor: Compactor, state: QueryState) -> None:
     await (compactor.compact(state) if forcing is None else forcing.force(state))
 
 
+async def shorten(shortening: Awaitable[None], state: QueryState, kit: Kit) -> None:
+    """Await a compactor; redact the new messages, and report the changes that it did not report itself."""
+    before, unreported = state.messages, state.context.unreported
+    await shortening
+    state.redact_changed(before, kit.redactor)
+    while unreported:
+        change = unreported.pop(0)
+        tokens = (change["tokens_before"], change["tokens_after"])
+        messages = (change["messages_before"], change["messages_after"])
+        await kit.emit(Event.compaction(state.step, change["rung"], tokens, messages))
+
+
 def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
     """Add the usage of work outside the loop to the run and to its budget."""
     if not spent:
@@ -224,6 +233,8 @@ class Kit:
     """True if the thinking is shown in events."""
     cancel_token: CancelToken | None = None
     """Stops the run from outside."""
+    leave: Leave | None = None
+    """Ends the run so that another process continues it; None for a run within a run."""
     permissions: PermissionPolicy = field(default_factory=PermissionPolicy)
     """Rules and mode for calls."""
     can_use_tool: Callable[..., Any] | None = None
@@ -278,10 +289,12 @@ class Kit:
     """Writes the system prompt; None if the prompt is a text."""
     lead_each_step: bool = False
     """True if the prompt is written per step, not only per run."""
+    facts: Callable[[], Awaitable[str]] | None = None
+    """Writes the facts of the run for the model; None if there are none."""
     silence: Interrupt | None = None
     """Watchdog for a silent model, one request at a time; None before the run begins."""
     prefix_watch: PrefixWatch | None = None
-    """Watches the prompt prefix of the run when debugging; else None."""
+    """Names what changed the prompt prefix of the run; None before the run begins."""
     start_notices: tuple[str, ...] = ()
     """Notices for the beginning of the run: the model in use, a repaired history."""
 
@@ -318,7 +331,7 @@ class Kit:
     def charge(self, usage: TokenUsage) -> TokenUsage:
         """Charge a usage to the shared budget, at the budget's prices if set, and return it with its cost."""
         if usage.cost is None and (self.limits.prices or self.budget is not None):
-            usage = self.priced(usage)  # a record without a cost
+            usage = self.priced(usage)  # the usage may come from a record without a cost
         if self.budget is not None:
             parts = usage.by_model or ((self.model, usage),)
             prices = [(price_for(self.budget.prices, name), part) for name, part in parts]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 READ_RESULT = "read_result"
 READ_CHARS = 20_000
 WEEK_SECONDS = 7 * 24 * 3600.0
-_TIDIED: set[Path] = set()  # once per process
+_TIDIED: set[Path] = set()  # folders already tidied by this process
 _ID = lazy_pattern(r"[0-9a-f]{16}")
 _MENTION = re.compile(r'read_result\(id="([0-9a-f]{16})"')
 _PARAMETERS: Mapping[str, Any] = {
@@ -153,7 +153,7 @@ class ReadableTools(ToolRegistry):
         super().__init__()
         self.inner, self.toolsets = inner, inner.toolsets
         self.changes = inner.changes
-        self._tools = inner._tools  # the same dict, so later additions are shared
+        self._tools = inner._tools  # the same dict object, so that tools added later appear here too
         self._find = inner._tools.get if type(inner).get is ToolRegistry.get else inner.get
         self._reading = folder, limit, prompts
 

@@ -13,18 +13,19 @@ from pure_agent_loop.kernel.bind import (
     end_background,
     list_tools,
     notices_of_client,
+    write_facts,
     write_system_prompt,
 )
 from pure_agent_loop.kernel.calls import run_calls
 from pure_agent_loop.kernel.checks import check_made, check_price
-from pure_agent_loop.kernel.kit import Kit, spend
+from pure_agent_loop.kernel.kit import Kit, shorten, spend
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.request import measure, next_usage
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
-from pure_agent_loop.limits import LimitChecker, LimitResult
+from pure_agent_loop.limits import LimitChecker, LimitResult, number_of
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.stop_reasons import INVALID_OUTPUT, LIMITS, WAITING
+from pure_agent_loop.stop_reasons import BACKGROUNDED, INVALID_OUTPUT, LIMITS, WAITING
 from pure_agent_loop.support.failures import current_redactor, log_failure, logging_without
 from pure_agent_loop.support.language import use_messages
 from pure_agent_loop.support.text import safe_str
@@ -38,23 +39,29 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     """
     if kit.redactor is not None and (outer := current_redactor()) is not None:  # a run within a run
         outer.joined(kit.redactor.joined(outer))
-    with use_messages(kit.prompts), logging_without(kit.redactor):  # also for tools and permission functions
+    # Tools and permission functions inherit both.
+    with use_messages(kit.prompts), logging_without(kit.redactor):
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
         state.deadline, kit = checker.deadline, bind_kit(state, kit)
         try:
             await kit.emit(Event.loop_start(state.task, kit.name))
             with Interrupt() as block:
                 block.on(kit.cancel_token)
+                block.on(kit.leave)
                 for notice in (*await notices_of_client(kit), *kit.start_notices):
                     await kit.emit(Event.notice(0, notice))
                 check_price(kit)
                 if kit.deps is not None:
                     check_made(kit)
                 await write_system_prompt(state, kit, begins=True)
-                while state.stop_reason is None and not _is_cancelled(kit):
+                if kit.facts is not None and not state.pending:  # else the results of the calls come first
+                    await write_facts(state, kit.facts, kit.journal)
+                while state.stop_reason is None and not _is_cancelled(kit) and not _leaves_before(state, kit):
                     await _take_step(state, kit, checker)
-            if block.fired or _is_cancelled(kit):
+            if _is_cancelled(kit):
                 state.stop("cancelled")
+            elif _leaves(kit) and state.stop_reason in (None, *WAITING):
+                state.stop_reason = BACKGROUNDED
         except Exception as error:  # noqa: BLE001 - any failure must become an event
             await _fail(error, state, kit)
         except BaseException:  # cancelled, or the program is exiting
@@ -68,10 +75,10 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if kit.tools.changes:
         await list_tools(state, kit)
-    if not (state.pending or state.awaiting):  # otherwise the run was resumed in the middle of this step
+    if not (state.pending or state.awaiting):  # with pending calls, the run was resumed in mid-step
         await _prepare(state, kit, checker)
         kit.journal.checkpoint(state)
-        if state.stop_reason is not None:
+        if state.stop_reason is not None or _leaves(kit):
             return
     step, response = Step(state, kit), None
     if not state.pending:
@@ -85,8 +92,9 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
         end: dict[str, Any] = {"usage": state.usage.to_dict(), "context": measure(state, kit).to_dict()}
         if state.step_usage is not None:
             end["step_usage"] = state.step_usage.to_dict()
-        if response is not None and response.served:
-            end["served"] = [[part.model, part.start] for part in response.served]
+        if response is not None and (response.served or response.token_details):
+            plain = response.to_dict()
+            end |= {name: plain[name] for name in ("served", "token_details") if name in plain}
         await kit.emit(StepEndEvent(EventType.STEP_END, state.step, end))
 
 
@@ -101,10 +109,10 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
         state.add_user(received.text, synthetic=received.synthetic)
     reason, fits = _why_close(state, kit, checker, verdict)
     if not fits:
-        state.end_unanswered(reason, kit.prompts)
+        state.end_unanswered(reason, kit.prompts, number_of(kit.limits, reason))
         return
     if reason:
-        state.begin_closing(reason, kit.prompts)
+        state.begin_closing(reason, kit.prompts, number_of(kit.limits, reason))
     state.begin_step()
     if kit.lead is not None:
         await write_system_prompt(state, kit)
@@ -114,13 +122,13 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     for received in incoming:
         await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
     tokens, before = state.ledger.tokens, state.messages
-    await kit.compactor.compact(state)
-    state.redact_changed(before, kit.redactor)
+    await shorten(kit.compactor.compact(state), state, kit)
+    if kit.facts is not None and state.facts_due:
+        await write_facts(state, kit.facts, kit.journal, compacted=state.messages is not before)
     # The compactor may have used tokens for a summary, and other runs may have used the shared budget.
-    if state.ledger.tokens != tokens or kit.budget is not None:
-        spent = checker.passed_by(TokenUsage.zero(), kit.model)
-        if spent:
-            state.end_unanswered(spent, kit.prompts)
+    may_exceed = state.ledger.tokens != tokens or kit.budget is not None
+    if may_exceed and (spent := checker.passed_by(TokenUsage.zero(), kit.model)):
+        state.end_unanswered(spent, kit.prompts, number_of(kit.limits, spent))
 
 
 def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: LimitResult) -> tuple[str, bool]:
@@ -129,11 +137,13 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
     if not checker.counts:
         return reason, True
     model = kit.model
-    needed = next_usage(state, kit) if state.ledger.tokens else TokenUsage.zero()  # always send the first
+    # The first request is always sent.
+    needed = next_usage(state, kit) if state.ledger.tokens else TokenUsage.zero()
     full = checker.passed_by(needed, model)
     if full:
         return reason or full, False
-    if not reason and state.transition_reason == "tool_results":  # the last answer fits within the limits
+    # Reserve room for a last answer: if two more requests would exceed a limit, this one must be the last.
+    if not reason and state.transition_reason == "tool_results":
         reason = checker.passed_by(needed + needed, model)
     return reason, True
 
@@ -148,7 +158,7 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
         log_failure("The run", error)
     limit, note = (error.limit_type, error.note) if isinstance(error, LimitExceededError) else ("", "")
     if limit in LIMITS and not state.closing:
-        state.end_unanswered(limit, kit.prompts, note)
+        state.end_unanswered(limit, kit.prompts, number_of(kit.limits, limit), note)
     state.failure = error
     state.stop(state.closing or (INVALID_OUTPUT if kind == INVALID_OUTPUT else "error"))
     await kit.emit(Event.error(state.step, message, fatal=not (state.closing or limit in LIMITS), kind=kind))
@@ -156,6 +166,8 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
 
 async def _end(state: QueryState, kit: Kit) -> None:
     """End the run: every call gets a result, unless the run is suspended and waits for one."""
+    if state.stop_reason == BACKGROUNDED:  # record the inbox, because another process continues the run
+        kit.journal.take(kit.inbox, at_end=True)
     await end_background(state, kit)
     if state.stop_reason in WAITING:
         state.held += kit.journal.take(kit.inbox, at_end=True)
@@ -165,11 +177,20 @@ async def _end(state: QueryState, kit: Kit) -> None:
     try:
         kit.journal.checkpoint(state)
     except PureAgentLoopError as error:  # earlier records remain valid; the run has ended
-        if state.failure is None:  # otherwise the event was already emitted
+        if state.failure is None:  # if set, the error event was already emitted
             message = f"{type(error).__name__}: {safe_str(error)}"
             await kit.emit(Event.error(state.step, message, fatal=False, kind="unknown"))
     history = state.history(kit.prompts.tool_waiting)
     await kit.emit(Event.loop_end(state.step, str(state.stop_reason), state.content, history))
+
+
+def _leaves(kit: Kit) -> bool:
+    return kit.leave is not None and kit.leave.hand_over is not None
+
+
+def _leaves_before(state: QueryState, kit: Kit) -> bool:
+    """Return True if another process sends the next request; all that precedes it is recorded."""
+    return state.awaiting and _leaves(kit)
 
 
 def _is_cancelled(kit: Kit) -> bool:

@@ -11,10 +11,10 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError, SessionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.answer_parts import AnswerParts
+from pure_agent_loop.kernel.bind import write_facts
 from pure_agent_loop.kernel.doom import note_answer
 from pure_agent_loop.kernel.journal import DailyCosts
-from pure_agent_loop.kernel.kit import Kit, compact_now
-from pure_agent_loop.kernel.prefix import PrefixWatch
+from pure_agent_loop.kernel.kit import Kit, compact_now, shorten
 from pure_agent_loop.kernel.redacting import ResponseRedactor
 from pure_agent_loop.kernel.request import (
     Request,
@@ -25,7 +25,7 @@ from pure_agent_loop.kernel.request import (
     window_in_step,
 )
 from pure_agent_loop.kernel.step import Step
-from pure_agent_loop.limits import PERSON, LimitChecker
+from pure_agent_loop.limits import LimitChecker, group_name
 from pure_agent_loop.llm.base import origin_of, stream_of
 from pure_agent_loop.llm.control_tokens import meant_name
 from pure_agent_loop.llm.response import Assembler, LLMResponse
@@ -44,7 +44,7 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import error_text, safe_str
 
-_DAY = 86_400  # seconds; UTC days begin at multiples of this
+_DAY = 86_400  # seconds per day; each UTC day begins at a multiple of this number
 # A rejected request counts as too long above this share of the window, or above this number of tokens if the
 # window is unknown.
 SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000
@@ -69,7 +69,7 @@ async def respond(step: Step) -> LLMResponse:
     for key in ("model", "model:shortened"):
         call = ModelCall(step)
         if kit.prefix_watch is not None:
-            await call.report_prefix(kit.prefix_watch)
+            kit.prefix_watch.requests = kit.prefix_watch.requests[1], call.request
         try:
             response = await call.answer(f"{step.number}:{key}")
             break
@@ -91,7 +91,7 @@ async def respond(step: Step) -> LLMResponse:
 
 
 def _count_calls(step: Step) -> None:
-    """Count the calls against the limit; excess calls are denied without asking anybody."""
+    """Count the calls against the limit; excess calls are denied without a question."""
     state, budget, limit = step.state, step.kit.budget, step.kit.limits.max_tool_calls
     granted = len(state.pending)
     if limit is not None:
@@ -164,8 +164,10 @@ class Attempts(ABC):
             Exception: The error of the last attempt, unchanged.
         """
         clock, retries, limits = self.kit.clock, 0, self.kit.limits
+        personal, by_key = limits.max_cost_per_person_per_day, limits.max_cost_per_day_by
+        has_day_limits = bool(limits.max_cost_per_day is not None or personal is not None or by_key)
         while True:
-            if limits.max_cost_per_day is not None or limits.max_cost_per_person_per_day is not None:
+            if has_day_limits:
                 await self.check_day()
             try:
                 return await self.attempt()
@@ -214,7 +216,8 @@ class Attempts(ABC):
                             silence.deadline = 0.0
                             await self.change_model(seen)
                         if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
-                            silence.deadline = 0.0  # a slow reader is not a silent server
+                            # No timeout here: a slow reader does not mean a silent server.
+                            silence.deadline = 0.0
                             await self.show(seen)
                         begun = assembler.has_begun  # a notice or a change of model is not part of a response
                         patience = kit.timeouts.idle if begun else kit.timeouts.first_byte
@@ -253,7 +256,7 @@ class Attempts(ABC):
     async def _with_plausible_usage(
         self, response: LLMResponse, usage: TokenUsage, written: str
     ) -> LLMResponse:
-        """Return a response without a report of usage that cannot be right, with one notice a run."""
+        """Drop an implausible usage report from a response; send a notice, once per run."""
         if usage is response.usage and is_plausible(usage, written):
             return response
         if IMPLAUSIBLE not in (tracking := self.state.auto_compact_tracking):
@@ -312,14 +315,16 @@ class Attempts(ABC):
         Raises:
             LimitExceededError: The limit is reached; the message names it and the start of the next day.
         """
-        kit, journal = self.kit, as_protocol(self.kit.journal, DailyCosts)
+        kit, limits = self.kit, self.kit.limits.day_limits
+        journal = as_protocol(kit.journal, DailyCosts)
         if journal is None:
             raise ConfigError(notice("library.day_needs_session"))
         now = kit.clock.now()
-        everyone, person = await journal.spent_on_day(now, str(kit.metadata.get(PERSON) or ""))
-        for name, spent in (("max_cost_per_day", everyone), ("max_cost_per_person_per_day", person)):
-            maximum = getattr(kit.limits, name)
-            if maximum is not None and spent >= maximum:
+        groups = {key: group_name(kit.metadata.get(key)) for key, _ in limits.values()}
+        totals = await journal.spent_on_day(now, groups)
+        for name, (key, maximum) in limits.items():
+            spent = totals[key]
+            if spent >= maximum:
                 note = notice("library.day_limit", name=name, hours=(_DAY - now % _DAY) / 3600)
                 message = notice("library.day_spent", note=note, spent=f"{spent:g}", most=f"{maximum:g}")
                 failure = LimitExceededError("budget", maximum, spent, message)
@@ -333,6 +338,7 @@ class ModelCall(Attempts):
 
     def __init__(self, step: Step) -> None:
         super().__init__(build_request(step.state, step.kit), step)
+        self.state.offered = self.request.tools or self.state.offered
         self.parts = AnswerParts(step)
         self.shown = False
         """True if a piece of the newest attempt was shown."""
@@ -349,9 +355,10 @@ class ModelCall(Attempts):
         if output is not None and self._is_typed:
             self._partial = output.partial()
 
-    async def report_prefix(self, watch: PrefixWatch) -> None:
-        """Send a notice if the request does not continue the previous one."""
-        change = watch.change(self.request, self.kit.client, self.state.rewritten)
+    async def _explain_miss(self) -> None:
+        """Send a notice that names what changed the prefix, if the server's cache missed because of it."""
+        watch = self.kit.prefix_watch
+        change = None if watch is None else watch.cause(self.state.rewritten)
         if change is not None:
             await self.kit.emit(Event.notice(self.step.number, change.words()))
 
@@ -413,14 +420,14 @@ class ModelCall(Attempts):
         return shown
 
     async def change_model(self, delta: Delta) -> None:
-        """Count the usage of a model that failed, and discard the shown text that is not kept."""
+        """Count the usage of a model that failed, and discard displayed text that is not kept."""
         await super().change_model(delta)
         if delta.served is None:
             return
         if not delta.served.start and await self.discard():
             await self.kit.emit(Event.retry(self.step.number, 1, 0.0, delta.notice, discard=True))
         elif self._partial is not None and self.kit.output is not None and self.assembler is not None:
-            self._partial = self.kit.output.partial()  # calls of the failed model are dropped
+            self._partial = self.kit.output.partial()  # start over without the calls of the failed model
             if self._partial is not None:
                 self._partial.feed(Delta(self.assembler.partial().content or ""))
 
@@ -459,13 +466,16 @@ class ModelCall(Attempts):
         usage = response.usage
         if usage is not None and not usage.estimated and 0 < usage.prompt_tokens < CUT_SHARE * estimate:
             await self._note_cut(response, usage.prompt_tokens, estimate)
-        is_single = is_of_one_request(response)
+        is_single = response.raw is None or is_of_one_request(response)
         usage = kit.charge(self._usage_of(response) if usage is None or response.served else usage)
         if is_single and usage.cached_tokens is not None:
             usage = usage.with_missed(state.context.prompt)
+            if usage.cache_missed_tokens:
+                await self._explain_miss()
         state.step_usage = usage
         for call in response.tool_calls:
-            if "<" in call.name or "." in call.name or "[" in call.name:  # unusual characters in a name
+            # The model may have added control tokens or a namespace to the name.
+            if "<" in call.name or "." in call.name or "[" in call.name:
                 response = _with_meant_names(response, kit)
                 break
         if response.spent is not None:
@@ -481,19 +491,19 @@ class ModelCall(Attempts):
     async def shorten_history(self, error: LLMError) -> None:
         """Shorten the history if the request was too long, once per step; else raise its error."""
         state, kit = self.state, self.kit
-        state.window = 0  # the client may have learned the window from the error
+        state.window = 0  # look up the window again: the client may have learned it from the error
         overflow = self._as_overflow(error)
         if overflow is None:
             raise error
         before = sum(map(estimate_message, state.messages))
         if not state.has_attempted_reactive_compact:
             state.has_attempted_reactive_compact = True
-            messages = state.messages
-            await compact_now(kit.compactor, state)
-            state.redact_changed(messages, kit.redactor)
+            await shorten(compact_now(kit.compactor, state), state, kit)
+            if kit.facts is not None and state.facts_due:
+                await write_facts(state, kit.facts, kit.journal, compacted=True)
         if sum(map(estimate_message, state.messages)) >= before:
             raise overflow from error.__cause__
-        state.answers += 1  # the parts of the next attempt get other ids
+        state.answers += 1  # gives the parts of the next attempt other ids
         await kit.emit(Event.retry(self.step.number, 1, 0.0, safe_str(overflow), self.shown))
 
     def _as_overflow(self, error: LLMError) -> LLMError | None:

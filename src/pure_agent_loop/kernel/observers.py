@@ -70,7 +70,7 @@ def audited(effect: Effect, audit: Auditor, call: CallRecord, clock: Clock, noti
         try:
             outcome = await effect()
         except BaseException:
-            with suppress(PureAgentLoopError):  # raise the call's error instead of the audit error
+            with suppress(PureAgentLoopError):  # an audit error must not hide the call's error
                 audit.end(call, "", "stopped", clock.monotonic() - started)
             raise
         try:
@@ -80,7 +80,7 @@ def audited(effect: Effect, audit: Auditor, call: CallRecord, clock: Clock, noti
             call.exit_code = None if outcome.command is None else outcome.command["exit_code"]
             notice = audit.end(call, outcome.text, status, seconds)
         except PureAgentLoopError as error:  # the call was made, so its result is kept
-            notice = f"The end of {call.tool} is not in the audit log: {safe_str(error)}"
+            notice = f"The end of a call of {call.tool} is missing from the audit log: {safe_str(error)}"
         await _notify(notice, notify)
         return outcome
 
@@ -168,7 +168,7 @@ async def emit_file_changes(
     try:
         changes = await snapshots.after(session_id, step)
     except PureAgentLoopError as error:
-        await notify(f"It is not known what this step changed: {safe_str(error)}")
+        await notify(f"The changes of this step are unknown: {safe_str(error)}")
         return
     for change in changes.changes:
         await emit(Event.file_change(step, change.to_dict()))

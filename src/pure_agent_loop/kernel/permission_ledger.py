@@ -1,4 +1,4 @@
-"""Ledger of rulings on calls, part of the state of a run."""
+"""Permission decisions on calls, part of the state of a run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NO_CALLS_LEFT = "LimitReached"
 
 @dataclass(slots=True)
 class PermissionLedger:
-    """Rulings on calls.
+    """Permission decisions on calls.
 
     Args:
-        rulings: Rulings on the pending calls, by call id.
+        rulings: Decisions on the pending calls, by call id.
         denied: Denied calls with their reasons; no further question is asked about them.
         always_allowed: Tools, rules and individual calls that a person allowed for the whole run.
-        denied_rounds: Number of rounds in a row without an allowed call.
+        denied_rounds: Number of consecutive rounds without an allowed call.
     """
 
     rulings: dict[str, Ruling] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def rules_among(allowed: Sequence[str]) -> PermissionRules:
 
 
 def further_allowed(permission: Permission, tool: str, args: Mapping[str, object]) -> list[str]:
-    """Return what an answer about one call also allows: its tool, some rules, or equal calls."""
+    """Return what else an answer about one call allows: all calls of its tool, some rules, or equal calls."""
     if permission.always:
         return [tool]
     return (wider_rules(tool, args) or [call_key(tool, args)]) if permission.similar else []

@@ -1,7 +1,7 @@
 """Prompt prefix: where a request first differs from the previous one, and which code changed it.
 
 A server reads a prompt from its cache up to the first difference, in the order tools, system prompt,
-messages. Code that changes what was already sent puts its name into `QueryState.rewritten`, so no guess is
+messages. Code that changes data already sent puts its name into `QueryState.rewritten`, so that no guess is
 needed.
 """
 
@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from pure_agent_loop.llm.base import ShowsRequest, model_of
 from pure_agent_loop.llm.messages import SYSTEM_ROLES
-from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import TranslatedText, notice
 
-DEBUG_VARIABLE = "PAL_DEBUG"
-PARTS = ("model", "tools", "system", "messages")  # in the order in which a cache reads them
+# Parts of a request, in the order in which a cache reads them.
+PARTS = ("model", "tools", "system", "messages")
 PROGRAM, CLIENT = "program", "client"  # writers that are not named in `QueryState.rewritten`
 WRITERS = ("system_function", "toolsets", "read_result", "compaction", "handoff", CLIENT)
 CONTEXT = 40  # characters shown before and after a difference
@@ -106,7 +103,8 @@ def first_change(
     kept, total = 0, sum(len(text) for part in before.values() for text in part)
     for part in PARTS:
         old, new = before[part], after[part]
-        count = len(old) if part == "messages" else max(len(old), len(new))  # messages may be added
+        # New messages at the end are not a change.
+        count = len(old) if part == "messages" else max(len(old), len(new))
         for index in range(count):
             left, right = _entry(old, index), _entry(new, index)
             if left != right:
@@ -143,7 +141,9 @@ def _unmarked(value: Any) -> Any:
 
 
 class PrefixWatch:
-    """Compares each request of a run with the previous one.
+    """Keeps the last two requests of a run, to name what changed the prefix if the server's cache missed.
+
+    A change by the client, which has learned from a refusal, has a notice of its own.
 
     Args:
         redact: Removes secrets from a text.
@@ -151,26 +151,22 @@ class PrefixWatch:
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
-        self._given: Entries | None = None
-        self._sent: Entries | None = None
+        self._named: set[tuple[str, str]] = set()
+        self.requests: tuple[Outgoing | None, Outgoing | None] = (None, None)
+        """The last two requests, the newest last; set before each request is sent."""
 
-    def change(self, request: Outgoing, client: object, writers: Mapping[str, str]) -> PrefixChange | None:
-        """Return what a request changes in the prefix, as the client sends it; None for nothing.
+    def cause(self, writers: Mapping[str, str]) -> PrefixChange | None:
+        """Return how the newest request changed the prefix; None if unchanged, or returned before.
 
         Args:
-            request: A `kernel.request.Request`.
-            writers: See `first_change`. Any other change is the client's.
+            writers: See `first_change`.
         """
-        given = entries_of({"messages": request[0], "tools": request[1]})
-        showing, body = as_protocol(client, ShowsRequest), None
-        if showing is not None:
-            with suppress(Exception):  # sending the request will fail in the same way and report the error
-                body = showing.request_body(*request, stream=True)
-        sent = {**given, "model": [model_of(client)]} if body is None else entries_of(body)
-        before, self._given = self._given, given
-        sent_before, self._sent = self._sent, sent
-        if before is None or sent_before is None:
+        old, new = self.requests
+        if old is None or new is None or (new[0][: len(old[0])] == old[0] and new[1] == old[1]):
             return None
-        if first_change(before, given, writers) is None:
-            writers = dict.fromkeys(PARTS, CLIENT)
-        return first_change(sent_before, sent, writers, self._redact)
+        before, after = (entries_of({"messages": sent[0], "tools": sent[1]}) for sent in (old, new))
+        change = first_change(before, after, writers, self._redact)
+        if change is None or (change.part, change.writer) in self._named:
+            return None
+        self._named.add((change.part, change.writer))
+        return change

@@ -38,7 +38,15 @@ class ResponseRedactor:
         return Delta(text=self._text.flush(), reasoning=self._reasoning.flush(), tool_calls=parts)
 
     def redact(self, response: LLMResponse) -> LLMResponse:
-        """Return the response without secrets; arguments of calls stay as they are."""
+        """Return the response without secrets; arguments of calls stay as they are.
+
+        Details of the tokens of a secret, which are its pieces, are left out.
+        """
+        if response.token_details:
+            calls = [call.arguments for call in response.tool_calls]
+            written = [response.content, response.reasoning_content, response.token_details, *calls]
+            if self._redactor.redact_value(written) is not written:
+                response = replace(response, token_details=None)
         content = self._redactor.redact_value(response.content)
         reasoning = self._redactor.redact_value(response.reasoning_content)
         extra = response.extra and self._redactor.redact_value(response.extra)
@@ -54,24 +62,18 @@ class ResponseRedactor:
         return replace(part, arguments=stream.feed(part.arguments))
 
 
-def _redacted_event(event: AnyEvent, redactor: Redactor) -> AnyEvent:
-    """Redact an event, except the tool's return value, which is an object in the program."""
-    value = event.data.get("value") if event.type is EventType.OBSERVATION else None
-    plain = event.data if value is None else {k: v for k, v in event.data.items() if k != "value"}
-    data = redactor.redact_value(plain)
-    if data is plain:
-        return event
-    return replace(event, data=data if value is None else {**data, "value": value})
-
-
 def redacting_emit(emit: Emit, redactor: Redactor | None) -> Emit:
-    """Return a sink that redacts events."""
+    """Return a sink that redacts events, except a tool's return value, which is a Python object."""
     if redactor is None or redactor.is_empty:
         return emit
 
     async def redact_event(event: AnyEvent) -> None:
-        if event.type not in _PIECES:  # these were redacted as streams
-            event = _redacted_event(event, redactor)
+        if event.type not in _PIECES:  # deltas were already redacted as a stream
+            value = event.data.get("value") if event.type is EventType.OBSERVATION else None
+            plain = event.data if value is None else {k: v for k, v in event.data.items() if k != "value"}
+            data = redactor.redact_value(plain)
+            if data is not plain:
+                event = replace(event, data=data if value is None else {**data, "value": value})
         await emit(event)
 
     return redact_event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.kernel.kit import Kit
@@ -20,10 +20,10 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import model_text
 
 _ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
-_OF_CALLS = ("tool_choice", "parallel_tool_calls")  # these apply only to requests that allow calls
+_OF_CALLS = ("tool_choice", "parallel_tool_calls")  # options that only a request with tools may have
 Tools: TypeAlias = "list[dict[str, Any]] | None"
 SHORT_ANSWER = 100  # tokens
-CHARS_A_TOKEN = 2  # so that a result fills at most about half of the window
+CHARS_A_TOKEN = 2  # characters of a result per token of the window: a result fills at most about half of it
 
 
 class Request(NamedTuple):
@@ -46,7 +46,7 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = kit.options
-    if state.answer.output_raised:  # with the same limit, a truncated call would be truncated again
+    if state.answer.output_raised:  # with an unchanged limit, the call would be truncated again
         limits = {name: options[name] for name in TOKEN_LIMITS if isinstance(options.get(name), int)}
         options = {**options, **{name: 2 * limit for name, limit in limits.items()}}
     allowed = may_call(state, kit)
@@ -114,9 +114,7 @@ class ContextSize(NamedTuple):
 
 def measure(state: QueryState, kit: Kit) -> ContextSize:
     """Return the size of the next request. Sends nothing."""
-    context, messages = state.context, state.messages
-    counted = context.tokens and context.messages <= len(messages)  # includes system message and tools
-    tokens, estimated = context.length(messages, 0 if counted else fixed_tokens(state, kit))
+    tokens, estimated = state.context.length(state.messages, partial(fixed_tokens, state, kit))
     return ContextSize(tokens, window_in_step(state, kit), estimated)
 
 
@@ -130,8 +128,8 @@ def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
     """
     answer = state.usage.completion_tokens // (state.ledger.steps or 1)
     answer = answer if answer < SHORT_ANSWER else SHORT_ANSWER
-    total, _ = state.context.length(state.messages, fixed_tokens(state, kit))
-    if not state.context.tokens:  # without token counts from a server, the last response is missing
+    total, _ = state.context.length(state.messages, partial(fixed_tokens, state, kit))
+    if not state.context.tokens:  # an estimated length lacks the last response
         total += answer
     usage = TokenUsage(total - answer, answer, total, estimated=True)
     is_paid = kit.limits.max_cost is not None or kit.budget is not None
@@ -153,7 +151,7 @@ def _fixed(state: QueryState, tools: Tools) -> int:
     if not tools:
         return system
     known = state.context.tools
-    if known is None or known[0] is not tools:  # this list object was measured before
+    if known is None or known[0] is not tools:  # the estimate is cached per list object
         text = json.dumps(tools, ensure_ascii=False, default=str)
         state.context.tools = known = (tools, _estimate(text))
     return system + known[1]

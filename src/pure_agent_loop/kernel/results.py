@@ -64,7 +64,8 @@ async def after_hooks(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> To
     if text == outcome.text:
         return outcome
     command = outcome.command and {**outcome.command, "tail": ""}
-    return replace(outcome, text=text, parts=None, value=None, command=command)  # the hook saw text only
+    # Other fields could contain what the hook removed.
+    return replace(outcome, text=text, parts=None, value=None, command=command)
 
 
 async def counted(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
@@ -149,8 +150,8 @@ def _repetition_warning(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> 
     """Return the warning added to a result that shows a repetition."""
     kit, written = step.kit, call.in_force()
     if outcome.is_error and kit.prompts.tool_interrupted in outcome.text:
-        return ""  # the process ended during the call, perhaps several times: not the model's fault
-    if outcome.is_error:  # only errors are compared by their arguments
+        return ""  # the process ended during the call, which is not the model's fault
+    if outcome.is_error:  # the comparison of errors uses the recorded arguments
         written = step.as_recorded(written)
     threshold = kit.limits.doom_loop_threshold
     verdict = note_result(step.state.doom, written, outcome.text, outcome.is_error, threshold)

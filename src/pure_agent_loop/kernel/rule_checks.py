@@ -16,7 +16,8 @@ from pure_agent_loop.tool import Tool, ToolRegistry
 
 SHARED = " For rules shared by agents, or for tools added later, use PermissionRules(..., shared=True)."
 _ANY = frozenset("*?")
-_OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")  # these allow unlisted arguments
+# Schema keywords that allow unlisted arguments.
+_OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")
 _Schema = Mapping[str, Any]
 _Schemas = Mapping[str, _Schema]
 
@@ -113,7 +114,7 @@ def _values_of(schema: _Schema) -> str:
 def _can_fit(pattern: str, schema: object, name: str) -> bool:
     """Return True if a value that the schema allows could match the pattern, or if that is unknown."""
     if name == "path" and pattern[-1:] == "/" and pattern[-2:-1] not in ("", *_ANY):
-        return False  # meant for the files in a folder, but a path does not end with a slash
+        return False  # the pattern names a folder, but the path of a file does not end with a slash
     if not isinstance(schema, Mapping) or any(key in schema for key in ("$ref", "allOf")):
         return True
     choices = schema.get("anyOf") or schema.get("oneOf")

@@ -77,9 +77,9 @@ class RunTools(ToolRegistry):
         tools = await self._listed(replace(context, enter=self.enter, tell=self._note), journal)
         given = list(self.given)
         self.is_listed_anew = list(tools) != list(self._in_step)
-        if list(self._tools.values()) == [*given, *tools]:  # the same tool objects
+        if list(self._tools.values()) == [*given, *tools]:  # unchanged tool objects
             return False
-        self._tools.clear()  # the dict is shared
+        self._tools.clear()  # keep the dict object, because it is shared
         self._tools.update((tool.name, tool) for tool in [*given, *tools])
         self._in_step, self._schemas = tools, None
         self.given.listed.update((tool.name, tool) for tool in tools if tool.examples)
@@ -87,7 +87,7 @@ class RunTools(ToolRegistry):
 
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         number = 0
-        while journal.recorded(key := f"{context.step}:tools:{number}"):  # by a process that was killed
+        while journal.recorded(key := f"{context.step}:tools:{number}"):  # lists recorded by a killed process
             await journal.effect(key, partial(as_effect, []))
             number += 1
         tools = self._usable(
@@ -104,7 +104,7 @@ class RunTools(ToolRegistry):
         return ForeignTool(entry) if tool.name not in self.given else entry
 
     def _usable(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """Return the tools with a unique name and a schema; add a notice about each of the others."""
+        """Return the tools that have a unique name and a schema; add a notice about each tool left out."""
         usable, names = list[Tool](), {tool.name for tool in self.given}
         for tool in tools:
             if tool.name in names:
@@ -161,7 +161,8 @@ async def _listed_by(toolset: Toolset, context: StepContext) -> Sequence[Tool]:
 
 
 def _keeper_of(toolset: Toolset) -> _Keeper:
-    key = id(toolset), id(asyncio.get_running_loop())  # unique ids, because a keeper keeps both objects alive
+    # Ids stay unique, because the keeper keeps both objects alive.
+    key = id(toolset), id(asyncio.get_running_loop())
     keeper = _OPEN.get(key)
     if keeper is None or keeper.is_over:
         keeper = _OPEN[key] = _Keeper(toolset, key, keeper)

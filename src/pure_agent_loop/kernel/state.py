@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
@@ -28,6 +28,8 @@ from pure_agent_loop.llm.messages import (
     assistant_message,
     calls_of,
     check_pairs,
+    facts_message,
+    is_question,
     media_message,
     to_keep,
     tool_message,
@@ -42,10 +44,10 @@ from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
 from pure_agent_loop.support.typed import mistyped
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import HistoryMessage
+    from pure_agent_loop.llm.message_types import HistoryMessage, JsonFields
     from pure_agent_loop.support.secrets.redaction import Redactor
 else:
-    HistoryMessage = Message  # any dict: a saved state is checked against the annotations
+    HistoryMessage = Message  # at run time any dict, because a saved state is checked against the annotations
 
 # -- final answer in progress: cut off and continued, empty and requested again, or complete -------------
 
@@ -91,7 +93,7 @@ class AnswerDraft:
             self.pieces.append(response.content)
 
     def judge(self, response: LLMResponse) -> str:
-        """Decide what a response without calls means.
+        """Decide how the run continues after a response without calls.
 
         Returns:
             A stop reason, or one of `ONCE_MORE`.
@@ -111,7 +113,7 @@ class AnswerDraft:
         return "continue_answer"
 
     def _after_empty(self) -> str:
-        if self.pieces:  # the answer was cut off, and its continuation is empty
+        if self.pieces:  # an answer was cut off, and its continuation is empty
             return "output_limit"
         if self.asked_again:
             raise LLMError("The model returned an empty answer twice.", kind="incomplete")
@@ -217,8 +219,18 @@ class QueryState:
     """Deadline on the run's clock. Not part of the plain form."""
     window: int | None = field(default=0, compare=False, repr=False)
     """Tokens of the model's window; None if unknown, 0 if not looked up in this step."""
+    facts_due: bool = field(default=True, init=False, compare=False, repr=False)
+    """True until the model has the current facts, see `Kit.facts`. Not part of the plain form."""
+    task_at: int | None = field(default=None, init=False, compare=False, repr=False)
+    """Index of the task, which facts go before; None once it was sent. Not part of the plain form."""
     step_usage: TokenUsage | None = field(default=None, compare=False, repr=False)
     """Tokens of the newest response; None if there was none in this process. Not part of the plain form."""
+    offered: list[dict[str, Any]] = field(default_factory=list, init=False, compare=False, repr=False)
+    """Tools of the newest request that had any, as sent. Not part of the plain form."""
+    token_details: list[dict[str, Any] | None] = field(
+        default_factory=list, init=False, compare=False, repr=False
+    )
+    """What the server told about the tokens of each response in `messages`. Not part of the plain form."""
     step: int = field(default=0, init=False, compare=False, repr=False)
     """Number of the current step, from 1. The last response after a limit counts as one."""
     _used_ids: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -235,6 +247,11 @@ class QueryState:
     def turn_count(self) -> int:
         """Steps begun so far."""
         return self.ledger.steps
+
+    @property
+    def pending_tool_summary(self) -> list[str]:
+        """Pending calls with the names of their arguments."""
+        return [f"{call.name}({', '.join(call.arguments)})" for call in self.pending]
 
     @property
     def content(self) -> str:
@@ -267,6 +284,28 @@ class QueryState:
         """Append a message from the user, or a notice from the framework."""
         self.messages.append(user_message(text, media, synthetic=synthetic))
 
+    def add_task(self, text: str, media: Sequence[dict[str, Any]] = ()) -> None:
+        """Append a task from the user."""
+        self.task_at = len(self.messages)
+        self.add_user(text, media)
+
+    def add_facts(self, text: str) -> None:
+        """Insert facts before a new task; append them if a request has already held the task."""
+        at, self.task_at = self.task_at, None
+        self.messages.insert(len(self.messages) if at is None else at, facts_message(text))
+        self.context.sizes = []
+
+    def renew_facts(self, text: str, old: Sequence[HistoryMessage]) -> None:
+        """Replace the messages with facts in a history that a compaction has changed."""
+        before = self.context.estimate(self.messages)
+        self.messages = [message for message in self.messages if message not in old]
+        if self.task_at is not None:  # the task is the newest message
+            self.task_at = len(self.messages) - 1
+        self.add_facts(text)
+        if self.context.tokens:
+            self.context.tokens += self.context.estimate(self.messages) - before
+            self.context.messages = len(self.messages)
+
     def begin_step(self) -> None:
         """Count one more step, unless it is the last response after a limit."""
         if not self.closing:
@@ -274,17 +313,17 @@ class QueryState:
         self.awaiting, self.has_attempted_reactive_compact, self.window = True, False, 0
         self.answers += 1
 
-    def begin_closing(self, reason: str, prompts: Prompts) -> None:
+    def begin_closing(self, reason: str, prompts: Prompts, limit: int | None = None) -> None:
         """Ask for a last response without tools, because of a hard limit."""
-        why = prompts.stopped.get(reason, reason)
+        why = prompts.why(reason)
         self.closing, self.must_close, self.step = reason, "", self.ledger.steps + 1
-        self.answer.note = prompts.final_note.format(why=why)
+        self.answer.note = prompts.final_note.format(why=prompts.why(reason, limit))
         self.transition_reason = reason
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
 
-    def end_unanswered(self, reason: str, prompts: Prompts, why: str = "") -> None:
-        """End because of a hard limit that leaves no room for a last response; `why` has further details."""
-        self.answer.note = prompts.final_note.format(why=why or prompts.stopped.get(reason, reason))
+    def end_unanswered(self, reason: str, prompts: Prompts, limit: int | None = None, why: str = "") -> None:
+        """End the run at a hard limit that leaves no room for a last response; `why` has details."""
+        self.answer.note = prompts.final_note.format(why=why or prompts.why(reason, limit))
         self.must_close, self.awaiting = "", False
         self.stop(reason)
 
@@ -297,18 +336,21 @@ class QueryState:
             tools_offered: False if no tools were offered; any calls are then dropped.
         """
         self.awaiting, self.rewritten = False, {}
-        self.window = self.window or 0  # the client may have learned the window from the response
+        # Look up the window again: the client may have learned it from the response.
+        self.window = self.window or 0
         self.count(usage)
-        calls = []
+        calls, details = [], response.token_details
         for call in response.tool_calls if tools_offered and not self.closing else ():
             call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
             calls.append(call if call_id == call.id else replace(call, id=call_id))
         if calls != response.tool_calls:
-            extra = response.extra if calls else None  # the text belongs to the calls
+            # If all calls were dropped, drop the extra fields too, because they belong to the calls.
+            extra = response.extra if calls else None
             rest = (response.usage, response.raw, response.reasoning_content, response.finish_reason)
             response = LLMResponse(response.content, calls, *rest, extra, response.origin)
         if response.content or response.tool_calls or response.media:
             self.messages.append(assistant_message(response))
+            self.token_details.append(details)
         self.pending = calls
         self.results, self.media, self.failed, self.permissions.rulings = {}, {}, [], {}
         self.answer.take(response)
@@ -318,27 +360,35 @@ class QueryState:
 
         Args:
             usage: Tokens of the request, with their cost.
-            known_cost: Known part of the cost; None for the cost of `usage`.
+            known_cost: Known part of the cost; None to use the cost of `usage`.
         """
         self.usage += usage
         self.ledger.tokens += usage.total_tokens
         self.ledger.cost += (usage.cost or 0.0) if known_cost is None else known_cost
 
     def redact_changed(self, before: list[HistoryMessage], redactor: Redactor | None) -> None:
-        """Redact what a compactor wrote, maybe with a client of its own."""
+        """Redact text from a compactor, which may use its own client."""
         if redactor is not None and self.messages is not before:
             kept = set(map(id, before))
             self.messages = [m if id(m) in kept else redactor.redact_value(m) for m in self.messages]
 
-    def replace_messages(self, messages: list[HistoryMessage], boundary: Boundary) -> None:
+    def replace_messages(self, messages: Sequence[JsonFields], boundary: Boundary | str) -> None:
         """Replace `messages` with a shorter history: the only way to change earlier messages.
+
+        Args:
+            messages: The new history: messages of the old one, and new ones.
+            boundary: Name of the change, which a COMPACTION event reports with its numbers.
 
         Raises:
             HistoryError: The history has a call without a result, or a result without a call; nothing is
                 changed.
         """
-        check_pairs(messages)
-        self.messages = list(messages)
+        history = cast("list[HistoryMessage]", list(messages))
+        check_pairs(history)
+        if isinstance(boundary, str):
+            boundary = self.context.change(boundary, self.step, self.messages, history)
+        self.messages, self.facts_due = history, True
+        self.task_at = len(history) - 1 if history and is_question(history[-1]) else None
         self.context.replaced(boundary)
         self.rewritten["messages"] = f"compaction:{boundary['rung']}"
         track(self.auto_compact_tracking, boundary)
@@ -349,6 +399,7 @@ class QueryState:
             self.count(response.usage)
         if response.content:
             self.messages.append(assistant_message(replace(response, tool_calls=[])))
+            self.token_details.append(None)
             self.answer.pieces.append(response.content)
 
     def add_result(
@@ -409,7 +460,7 @@ class QueryState:
     # -- the run ends -------------------------------------------------------------------------------
 
     def finish(self, response: LLMResponse, prompts: Prompts) -> None:
-        """Decide what a response without calls means: the end, or one more request."""
+        """Decide between the end and one more request, after a response without calls."""
         meaning = self.closing or self.answer.judge(response)
         if meaning in ONCE_MORE:
             self.transition_reason = meaning
@@ -439,7 +490,8 @@ class QueryState:
         self.stop_hook_count += self.stop_hook_active
         self.corrections *= reason == "correction"
         self.output = self.live_output = None
-        self.tool_rounds = 0  # the new message may need tools
+        self.tool_rounds = 0  # the new message may need another round of tools
+        self.task_at = len(self.messages)
         self.add_user(text, media, synthetic=synthetic)
 
     def take_held(self, *, at_end: bool = False) -> list[Incoming]:
@@ -452,7 +504,7 @@ class QueryState:
         """Clear the end of a run that failed, hit a limit or was suspended, so that it can resume."""
         if self.stop_reason in (None, COMPLETED, HANDED_OFF):
             return
-        if self.stop_reason in WAITING:  # resumes within a step, keeping its rulings
+        if self.stop_reason in WAITING:  # the run resumes in mid-step and keeps the step's rulings
             self.stop_reason = None
             return
         self.stop_reason, self.closing, self.must_close, self.step = None, "", "", self.ledger.steps
@@ -506,7 +558,7 @@ class QueryState:
             "held": [list(message) for message in self.held],
             "handed_to": list(self.handed_to),
             "turn_count": self.turn_count,
-            "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
+            "pending_tool_summary": self.pending_tool_summary,
         }
 
     @classmethod
@@ -549,7 +601,7 @@ def _no_state(wrong: str) -> ConfigError:
 
 
 _LEDGERS |= {"usage": TokenUsage, "tools": ToolLedger}
-# Annotations are strings here; fields of these types keep their values in the plain form.
+# Fields whose values are already plain; the annotations compared here are strings.
 _PLAIN = tuple(
     entry.name
     for entry in fields(QueryState)

@@ -36,6 +36,7 @@ class ToolCallRun:
     Args:
         tool: The tool with the call's name; None if it does not exist.
         args: The effective arguments, which hooks and persons may have changed.
+        earlier: Tools and arguments of the calls before it that may change something and are not denied.
         ruling: The ruling on the call; None before the decision.
         outcome: The reason for a denial, or the result after all stages; None before that.
         warning: Text added at the beginning of the result.
@@ -46,14 +47,15 @@ class ToolCallRun:
     """
 
     __slots__ = (
-        "args", "deadline", "id", "name", "note", "outcome", "ruling", "seconds", "task", "tool", "warning",
-        "written",
+        "args", "deadline", "earlier", "id", "name", "note", "outcome", "ruling", "seconds", "task", "tool",
+        "warning", "written",
     )  # fmt: skip
 
     def __init__(self, written: ToolCall, tool: Tool | None, ruling: Ruling | None) -> None:
         self.written, self.tool, self.ruling = written, tool, ruling
         self.id, self.name = written.id, written.name
         self.args = written.arguments
+        self.earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
         self.outcome: ToolOutcome | None = None
         self.warning = self.note = ""
         self.task: asyncio.Task[TimedOutcome] | None = None
@@ -62,7 +64,7 @@ class ToolCallRun:
 
     @property
     def is_changed(self) -> bool:
-        """True if the arguments of the call are not those that the model wrote."""
+        """True if the call's arguments differ from those that the model wrote."""
         return self.args is not self.written.arguments and self.args != self.written.arguments
 
     def in_force(self) -> ToolCall:
@@ -82,7 +84,7 @@ class Step:
     def __init__(self, state: QueryState, kit: Kit) -> None:
         self.state, self.kit, self.number = state, kit, state.step
         self.emit = kit.emit
-        self.has_records = type(kit.journal) is not MemoryJournal  # otherwise no key is needed
+        self.has_records = type(kit.journal) is not MemoryJournal  # a memory journal needs no keys
 
     def calls(self) -> list[ToolCallRun]:
         """Return the pending calls that have no result yet."""
@@ -124,9 +126,10 @@ class Step:
         self, effect: str, hooks: Sequence[Callable[..., Any]], call: ToolCallRun
     ) -> Iterator[tuple[int, Callable[..., Any]]]:
         """Yield hooks with their numbers, including recorded hooks of an earlier process."""
-        number = 0
-        while number < len(hooks) or self.recorded(effect, call, number):
-            yield number, hooks[number] if number < len(hooks) else already_recorded
+        yield from enumerate(hooks)
+        number = len(hooks)
+        while self.has_records and self.recorded(effect, call, number):
+            yield number, already_recorded
             number += 1
 
     def as_recorded(self, call: ToolCall) -> ToolCall:
@@ -207,7 +210,7 @@ class Step:
         return self.emit(Event.notice(self.number, text))
 
     async def or_notice(self, owner: str, effect: Awaitable[T]) -> T | None:
-        """Return what a caller's function returns; if it fails, emit a notice and return None."""
+        """Return the result of a caller's function; if it fails, emit a notice and return None."""
         try:
             return await effect
         except SessionError:  # the result could not be recorded; the function did not fail

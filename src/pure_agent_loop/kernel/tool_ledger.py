@@ -10,6 +10,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Ruling
 from pure_agent_loop.schema.outcome import ToolOutcome
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.text import as_text
 
 
@@ -72,8 +73,7 @@ class ToolLedger:
     def give(self, call_id: str, result: object, *, is_error: bool) -> None:
         """Store an external result; see `QueryState.give_result`."""
         check_waits("result", call_id, [known for known in self.outside if self.awaits(known)])
-        if not isinstance(is_error, bool):
-            raise ConfigError(f"is_error must be True or False; it is {is_error!r:.80}.")
+        require(isinstance(is_error, bool), "is_error", is_error, "True or False")
         self.outside[call_id] = OutsideResult(as_text(result), is_error, came=True)
 
     def take(self, tool: str, outcome: ToolOutcome) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.extra import without_extra
@@ -31,9 +32,11 @@ NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dep
 DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")
 BRIDGE = "OK."  # assistant text inserted between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
-LIMIT_FIELDS = (*TOKEN_LIMITS, "max_output_tokens", "maxOutputTokens")  # names in any protocol
+# Output limit, as each protocol names it.
+LIMIT_FIELDS = (*TOKEN_LIMITS, "max_output_tokens", "maxOutputTokens")
 LEAST_ROOM = 1_024  # tokens; a shorter answer is useless, so the history is shortened instead
-_SHORT_ID = 24  # characters of an id made for one that a server rejects
+_SHORT_ID = 24  # characters of an id that replaces one a server rejects
+_CONTENT = methodcaller("get", "content")
 _PLAIN_ID = re.compile("[a-zA-Z0-9_-]+")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
@@ -42,18 +45,19 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
     """Return messages in the form the profile requires, without `meta`.
 
     Args:
-        messages: The history, system message first; `meta` may hold the reasoning of a message.
+        messages: The history after `adapt_content`, system message first; `meta` may hold the reasoning of a
+            message.
         origin: The server and the model. Fields that another server or model added to the messages are
             omitted.
     """
-    messages = adapt_content(messages, profile)
     adapted: Iterable[Message]
     if profile.reasoning_echo:
-        adapted = _with_reasoning(messages, profile, origin)
+        adapted = list(_with_reasoning(messages, profile, origin))
     else:
         adapted = [message if META not in message else for_origin(message, origin) for message in messages]
-    # One comparison for each message of a long history, without a call.
-    adapted = [_by_bytes(m) if "content" in m and m["content"].__class__ is list else m for m in adapted]
+    # Fast check: a history is long, and most of its contents are plain text.
+    if list in set(map(type, map(_CONTENT, adapted))):
+        adapted = [_by_bytes(m) if type(m.get("content")) is list else m for m in adapted]
     if profile.message_refuses:
         adapted = [without_extra(message, profile.message_refuses) for message in adapted]
     if profile.system_role:
@@ -155,7 +159,7 @@ def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) 
     for number, message in enumerate(messages):
         plain = for_origin(message, origin) if META in message else message
         if number >= start and (message.get("tool_calls") or (is_whole and message["role"] == "assistant")):
-            # Empty if unknown: a history from another source holds no reasoning.
+            # The field is empty for a history from another source, whose reasoning is unknown.
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
         yield plain

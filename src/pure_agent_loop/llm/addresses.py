@@ -65,7 +65,7 @@ def has_proxy(url: str) -> bool:
 
 
 def proxy_variables() -> str:
-    """Return the variables that name proxies, with values but without passwords; empty for none."""
+    """Return the environment variables that set a proxy, with their values but without passwords."""
     named = {name: value for name, value in os.environ.items() if value and name.lower() in _PROXIES}
     return ", ".join(f"{name}={_shown(value)}" for name, value in sorted(named.items()))
 
@@ -75,7 +75,7 @@ def _shown(proxy: str) -> str:
 
 
 def proxy_for(url: str) -> str:
-    """Return the proxy for requests to a URL, without its password; empty for none."""
+    """Return the proxy for requests to a URL, without its password; empty if there is none."""
     if not has_proxy(url):
         return ""
     from urllib.request import getproxies, proxy_bypass
@@ -88,10 +88,10 @@ def proxy_for(url: str) -> str:
 
 
 def checked_url(url: str) -> str:
-    """Return the URL of a server, stripped, also of an endpoint's path.
+    """Return a server's URL without surrounding white space and without the path of an endpoint.
 
     Raises:
-        ConfigError: The value is not a full HTTP URL, or its endpoint has parameters that would get lost.
+        ConfigError: The value is not a full HTTP URL, or its endpoint has parameters that would be lost.
     """
     url = url.strip()
     try:
@@ -108,7 +108,7 @@ def checked_url(url: str) -> str:
 
 
 def without_endpoint(url: str) -> str:
-    """Return the URL of a server for a URL that people may have pasted with the path of an endpoint.
+    """Return a server's URL for a URL that may have been pasted with the path of an endpoint.
 
     Raises:
         ConfigError: The endpoint has parameters that would get lost.

@@ -175,7 +175,8 @@ def _holds_infinite(value: object, depth: int = 0) -> bool:
         value = list(value.values())
     elif not isinstance(value, (list, tuple, set, frozenset)):
         names = [*getattr(type(value), "__slots__", ()), *getattr(value, "__dict__", ())]
-        names = getattr(value, "model_fields_set", names)  # of pydantic models, only fields that were set
+        # Check only the fields that were set in a pydantic model.
+        names = getattr(value, "model_fields_set", names)
         value = [getattr(value, name, None) for name in names]
     return any(_holds_infinite(item, depth + 1) for item in value)
 

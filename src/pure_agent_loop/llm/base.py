@@ -26,7 +26,7 @@ class BaseLLMClient(ABC):
     that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts` to
     True to get the option ``timeouts`` of a run and apply it yourself: the maximum seconds until a response
     begins, and between two pieces of it; None for no limit. Set `takes_server_tools` to True to get the
-    option ``server_tools``, the agent's tools that the server runs, in its protocol's shape.
+    option ``server_tools``: those of the agent's tools that the server runs, in the shape of its protocol.
     """
 
     takes_meta: bool = False
@@ -62,11 +62,17 @@ class BaseLLMClient(ABC):
 
 
 class StreamingClient(BaseLLMClient):
-    """A chat model that implements `chat_stream`; its `chat` collects the stream."""
+    """A chat model that streams. Subclass it and implement `chat_stream`; its `chat` collects the stream."""
 
     async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Return the whole response. See `BaseLLMClient.chat`."""
         return await assembled(self.chat_stream(messages, tools, **kwargs))
+
+    @abstractmethod
+    def chat_stream(
+        self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        """Stream the response to a conversation. See `BaseLLMClient.chat_stream`."""
 
 
 class ChatModel(Protocol):
@@ -113,7 +119,7 @@ class GivesLikelihoods(Protocol):
     """A client that can tell whether its server returns token likelihoods."""
 
     async def gives_likelihoods(self) -> bool:
-        """Return True if the server returns likelihoods, constrained output included."""
+        """Return True if the server returns token likelihoods, also with constrained output."""
         ...
 
 
@@ -122,6 +128,14 @@ class BecomesReady(Protocol):
 
     async def become_ready(self) -> Sequence[str]:
         """Choose a model once, and return the notices about the choice."""
+        ...
+
+
+class Prepares(Protocol):
+    """A client that loads what requests need, such as its key, before the first one."""
+
+    def prepare(self) -> None:
+        """Load it once. Thread-safe; raises `ConfigError`."""
         ...
 
 
@@ -137,7 +151,7 @@ class CountsTokens(Protocol):
     """A client whose server counts the tokens in a request."""
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
-        """Return the input tokens in a request. Same arguments and errors as `BaseLLMClient.chat`."""
+        """Return the input tokens in a request. Arguments and errors are those of `BaseLLMClient.chat`."""
         ...
 
 
@@ -228,10 +242,10 @@ def stream_of(
 ) -> AsyncGenerator[Delta, None]:
     """Stream from any client, even if it only has `chat`. Closing this stream closes the client's stream."""
     schemas = list(tools) if tools else None
-    streaming = as_protocol(client, Streams)
-    if streaming is None:
+    chat_stream = getattr(client, "chat_stream", None)
+    if not callable(chat_stream):
         return _single_delta(client, messages, schemas, options)
-    deltas = streaming.chat_stream(messages, schemas, **options)
+    deltas: AsyncIterator[Delta] = chat_stream(messages, schemas, **options)
     return deltas if isinstance(deltas, AsyncGeneratorType) else _with_close(deltas)
 
 

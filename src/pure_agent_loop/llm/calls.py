@@ -35,6 +35,8 @@ from pure_agent_loop.support.text import clean_text, shorten
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject
 
+# Accepts raw control characters in strings, which weak models write.
+_LENIENT = json.JSONDecoder(strict=False)
 Parsed: TypeAlias = "tuple[JsonObject, str | None]"  # the arguments, and the reason for rejecting them
 
 
@@ -55,12 +57,12 @@ class Phase(Enum):
 
 
 def phase_of(text: str) -> Phase:
-    """Return the phase of arguments that came as text."""
+    """Return the phase of arguments that were sent as text."""
     text = text.rstrip()
     if not text.endswith("}"):
         return Phase.CUT if text.strip() else Phase.EMPTY
     try:
-        is_object = isinstance(json.loads(text, strict=False), dict)
+        is_object = isinstance(_LENIENT.decode(text), dict)
     except json.JSONDecodeError as error:
         has_no_end = error.pos >= len(text) or error.msg.startswith("Unterminated")
         return Phase.CUT if has_no_end else Phase.UNREADABLE
@@ -74,10 +76,10 @@ class OpenCall:
     """A call whose fragments are still coming in.
 
     Args:
-        pieces: The arguments, if they came as text.
-        whole: The arguments, if they came as an object.
+        pieces: The arguments, if they were sent as text.
+        whole: The arguments, if they were sent as an object.
         changes_id: Fragments had different ids.
-        is_named_again: A fragment with only the name came after complete arguments.
+        is_named_again: A fragment with only the name followed complete arguments.
     """
 
     index: int | None
@@ -110,7 +112,7 @@ class OpenCall:
 
     @property
     def text(self) -> str:
-        """The arguments so far, as text; empty if they came as an object."""
+        """The arguments so far, as text; empty if they were sent as an object."""
         return "".join(self.pieces)
 
     @property
@@ -219,7 +221,7 @@ class CallGatherer:
 
     @property
     def is_begun(self) -> bool:
-        """True if a fragment had an id; if no name or arguments came, a call was lost."""
+        """True if a fragment had an id; if no name or arguments followed, a call was lost."""
         return any(call.id for call in self._calls)
 
     def finish(self, cut_off: str = "") -> list[ToolCall]:
@@ -236,7 +238,7 @@ class CallGatherer:
             arguments, invalid = parsed
             may_be_cut = call.is_cut or not (
                 arguments or invalid
-            )  # a server may write an empty object in their place
+            )  # a server may send an empty object in place of truncated arguments
             if cut_off and may_be_cut and (invalid or number == len(best)):
                 written = shorten(call.text, 200)
                 arguments, invalid = {}, model_text("cut_off", reason=cut_off, written=written)

@@ -1,6 +1,6 @@
 """Convert response bodies of chat completions, streamed or whole, to deltas. Pure: no I/O.
 
-Unreadable data raises `LLMError` and is never skipped: no part of a response may get lost.
+Unreadable data raises `LLMError` and is never skipped: no part of a response may be lost.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # -- bodies ----------------------------------------------------------------------------------------------
 
 DONE = b"[DONE]"
+TOKEN_OPTIONS = frozenset({"logprobs", "return_token_ids", "prompt_logprobs"})
 _WHITE = b" \t\r\n"
 
 
@@ -31,15 +32,19 @@ class BodyReader:
     """Reads deltas from a response body: a stream of events, or one JSON document.
 
     Servers may ignore ``stream`` or send a wrong content type, so the first bytes decide.
+
+    Args:
+        keeps_tokens: Whether the request has one of `TOKEN_OPTIONS`.
     """
 
-    def __init__(self, content_type: str = "") -> None:
+    def __init__(self, content_type: str = "", *, keeps_tokens: bool = False) -> None:
+        self._keeps_tokens = keeps_tokens
         self.is_done = False  # the response is complete; ignore the rest
         self._labelled_html = "html" in content_type.lower()
         self._kind = ""  # "events" or "document", once detected
         self._document = bytearray()
         self._decoder = SSEDecoder()
-        self._choice: int | None = None  # index of the choice to read, if a server sends several
+        self._choice: int | None = None  # index of the choice to read, because a server may send several
         self._others: OtherChoices | None = None
         self._has_text = self._has_calls = False
         self._reason = ""  # the newest finish reason
@@ -51,7 +56,7 @@ class BodyReader:
             LLMError: The bytes cannot be read, or report a failed request.
         """
         if not self._kind:
-            data = data.lstrip(_WHITE + BOM)  # leading white space may come in pieces
+            data = data.lstrip(_WHITE + BOM)  # leading white space may arrive in pieces
             self._kind = self._detect_kind(data)
         if self._kind == "document":
             check_size(len(self._document) + len(data), "response")
@@ -64,7 +69,7 @@ class BodyReader:
         """Return the buffered deltas at the end of the body. Raises the errors of `feed`."""
         if self._kind == "document":
             data = parse_json(bytes(self._document))
-            return (parse_completion(data)._replace(raw=data),)
+            return (self._asked_for(parse_completion(data))._replace(raw=data),)
         return () if self.is_done else itertools.chain(self._read(self._decoder.flush()), self._last())
 
     def _detect_kind(self, data: bytes) -> str:
@@ -116,10 +121,13 @@ class BodyReader:
         if self._others is not None and not self.is_done:
             yield self._missing(self._others)
 
+    def _asked_for(self, delta: Delta) -> Delta:
+        return delta if self._keeps_tokens else delta._replace(token_details=None)
+
     def _delta(self, data: JsonFields) -> Delta:
-        delta = None if self._choice else _usual(data)
+        delta = None if self._choice or self._keeps_tokens else _usual(data)
         if delta is None:
-            delta = self._unusual(data)
+            delta = self._asked_for(self._unusual(data))
         elif self._choice is None and (delta.text or choice_index(first_choice(data)) is not None):
             self._choice = 0
         if delta.text:
@@ -143,7 +151,7 @@ class BodyReader:
         # Some servers repeat the whole response at the end.
         is_repetition = choice is not None and not get(choice, "delta") and bool(get(choice, "message"))
         if is_repetition and (self._has_text or self._has_calls):
-            return delta._replace(text="", reasoning="", tool_calls=())
+            return delta._replace(text="", reasoning="", tool_calls=(), token_details=None)
         return delta
 
     def _set_aside(self, choices: list[Any]) -> None:
@@ -174,7 +182,7 @@ def _usual_choice(choice: JsonObject, usage: TokenUsage | None) -> Delta | None:
             delta = value
         elif name == "finish_reason":
             reason = value
-        elif value and name != "logprobs":  # an index that is not 0, or something unknown
+        elif value and name != "logprobs":  # a non-zero index or an unknown field needs the slow path
             return None
     is_word = type(reason) is str and reason not in ("", "null")
     if type(delta) is not dict or not (is_word or reason is None):
@@ -205,12 +213,8 @@ def _usual_parts(calls: object) -> tuple[ToolCallDelta, ...] | None:
         function = call.get("function") if type(call) is dict else None
         if type(function) is not dict or not function:
             return None
-        for name in call:
-            if name not in CALL_FIELDS:
-                return None
-        for name in function:
-            if name not in FUNCTION_FIELDS:
-                return None
+        if not (call.keys() <= CALL_FIELDS and function.keys() <= FUNCTION_FIELDS):
+            return None
         index, call_id, name = call.get("index"), call.get("id"), function.get("name")
         is_usual = (call_id is None or type(call_id) is str) and (name is None or type(name) is str)
         if type(index) is not int or not is_usual:
@@ -226,11 +230,12 @@ def _merged(first: Delta, second: Delta) -> Delta | None:
     if first.text or first.reasoning or second.text or second.reasoning:
         return None
     for part in second.tool_calls:
-        if first.tool_calls and part.index is None:  # its position decides which call it extends
+        # The position of a part without an index decides which call it extends.
+        if first.tool_calls and part.index is None:
             return None
     if (first.finish_reason and second.finish_reason) or (first.usage and second.usage):
         return None
-    if first.extra and second.extra:
+    if (first.extra and second.extra) or (first.token_details and second.token_details):
         return None
     return Delta(
         "",
@@ -239,6 +244,7 @@ def _merged(first: Delta, second: Delta) -> Delta | None:
         first.finish_reason or second.finish_reason,
         first.usage or second.usage,
         extra=first.extra or second.extra,
+        token_details=first.token_details or second.token_details,
     )
 
 
@@ -280,7 +286,7 @@ def parse_completion(data: object) -> Delta:
         )
     calls = tuple(
         replace(part, index=number) for number, part in enumerate(delta.tool_calls)
-    )  # each call is complete
+    )  # a whole completion has complete calls, so number them
     delta = delta._replace(tool_calls=calls)
     choice = first_choice(data)
     if choice is None:
@@ -313,9 +319,17 @@ def _parse_answer(data: object, places: tuple[str, str]) -> Delta:
         thinking + reasoning,
         calls,
         _finish_reason(of("finish_reason")),
-        usage or TokenUsage.from_openai(of("usage")),  # Moonshot puts the usage there
+        usage or TokenUsage.from_openai(of("usage")),  # Moonshot puts the usage into the choice
         extra=extra_of(raw_message, MESSAGE_FIELDS),
+        token_details=_token_details(choice, data),
     )
+
+
+def _token_details(choice: object, data: object) -> JsonObject | None:
+    """Return log-probabilities and token ids; vLLM puts those of the prompt beside the choices."""
+    places = {"logprobs": choice, "token_ids": choice, "prompt_logprobs": data, "prompt_token_ids": data}
+    details = {name: get(place, name) for name, place in places.items()}
+    return {name: value for name, value in details.items() if isinstance(value, (dict, list))} or None
 
 
 def announces_calls(reason: str | None) -> bool:
@@ -338,7 +352,7 @@ def _error_in(data: Any) -> Any:
 
 
 def first_choice(data: object) -> Any:
-    """Return the choice with the lowest index of a chunk or a completion; None without choices."""
+    """Return the choice with the lowest index of a chunk or a completion; None if there are no choices."""
     choices = get(data, "choices")
     if type(choices) is list and len(choices) == 1 and type(choices[0]) is dict:  # the usual case
         return choices[0]

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.llm.profiles import CONTROL_TOKENS
@@ -39,7 +38,6 @@ _MESSAGE_FIELDS = frozenset(
     {"content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"}
 )
 _CALL_FIELDS = frozenset({"id", "function", "name", "arguments"})
-_FIRST = itemgetter(slice(1))  # first character of a text, or none
 _HELD = 700  # maximum characters of a token, escapes included
 _SEEN = 16  # maximum characters of an escaped first character
 
@@ -78,9 +76,14 @@ class ControlTokens:
             for first, rest in rests.items()
         ]
         self._token = re.compile(rf"{head}({'|'.join(bodies)})")
-        self._seconds: dict[str, set[str]] = {first: {JOINER} for first in rests}
+        seconds: dict[str, set[str]] = {first: {JOINER} for first in rests}
         for token in tokens:
-            self._seconds[token[0]] |= {token[1], "\\"} if token[1] in '"/' else {token[1]}
+            seconds[token[0]] |= {token[1], "\\"} if token[1] in '"/' else {token[1]}
+        # One pattern each, because a search for a literal first character is much faster than one for a set.
+        self._starts = {
+            first: re.compile(re.escape(first) + ("." if "*" in those else f"[{re.escape(''.join(those))}]"))
+            for first, those in seconds.items()
+        }
         self._partial_token = re.compile(
             rf"{head}(?:{_JOINER}+\S{{0,{_HELD}}}|\\+(?:u(?:2(?:0(?:60?)?)?)?)?)\Z"
         )
@@ -96,6 +99,10 @@ class ControlTokens:
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of text between tokens, without white space around them."""
         return [piece.strip() for piece in self._token.sub("\0", text).split("\0")]
+
+    def are_in(self, encoded: bytes) -> bool:
+        """Return True if a request, encoded as JSON, contains a token anywhere."""
+        return self._holds_token(encoded.decode())
 
     def break_request(self, body: JsonObject, history: Sequence[JsonFields]) -> None:
         """Break up the tokens in the messages and tools of a request, in place.
@@ -113,7 +120,7 @@ class ControlTokens:
             text = core.to_json(parts, inf_nan_mode="null").decode()
         except (core.PydanticSerializationError, UnicodeEncodeError, ValueError):
             text = json.dumps(to_jsonable(parts), ensure_ascii=False)
-        if not self._may_hold_token(text) or self._token.search(text) is None:
+        if not self._holds_token(text):
             return
         messages, tools = json.loads(self.broken(text))
         for kept, message in zip(body["messages"], messages, strict=True):
@@ -130,16 +137,13 @@ class ControlTokens:
         if tools:
             body["tools"] = tools
 
+    def _holds_token(self, text: str) -> bool:
+        return self._may_hold_token(text) and self._token.search(text) is not None
+
     def _may_hold_token(self, text: str) -> bool:
         """Return False if no token can begin in a text; several times as fast as the pattern."""
-        if "\\u" in text:
-            return True
-        for first, seconds in self._seconds.items():
-            if first in text and (
-                "*" in seconds or not seconds.isdisjoint(map(_FIRST, text.split(first)[1:]))
-            ):
-                return True
-        return False
+        starts = self._starts.items()
+        return "\\u" in text or any(first in text and start.search(text) for first, start in starts)
 
     def _lead(self, message: JsonFields) -> str:
         """Return the control tokens at the start of a system prompt."""
@@ -220,7 +224,8 @@ class _RestoredText:
         known, self._held = (
             (self._tokens.mended(whole), "") if is_last else self._tokens.mend_part(whole, start)
         )
-        self._seen = _JOINED.split(known[-_SEEN:])[-1]  # never restore the same text twice
+        # Text already restored, which must not be restored again.
+        self._seen = _JOINED.split(known[-_SEEN:])[-1]
         return known[start:]
 
 
@@ -268,5 +273,5 @@ def _cached_tokens(tokens: tuple[str, ...] | None) -> ControlTokens | None:
     return ControlTokens(table) if table else None
 
 
-# Called for each request, so the bound method is used without a wrapper.
+# The bound method itself, without a wrapper, because it is called for each request.
 control_tokens: Callable[[Collection[str] | None], ControlTokens | None] = _cached_tokens  # type: ignore[assignment] # a tuple

@@ -28,7 +28,7 @@ _NAMING = ("index", "type", "id")  # fields that identify an item of a list
 
 
 def extra_of(value: object, known: Collection[str]) -> JsonObject | None:
-    """Return the non-empty fields of a dict or an SDK object that are not in `known`; None without any."""
+    """Return the non-empty fields of a dict or an SDK object that are not in `known`, or None."""
     fields = value if isinstance(value, Mapping) else getattr(value, "model_extra", None) or {}
     return {name: field for name, field in fields.items() if field and name not in known} or None
 

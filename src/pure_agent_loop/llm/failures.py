@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pure_agent_loop.support.secrets.redaction import Redactor
 
 MESSAGE_CHARS = 500
-_QUOTA_IDS = ("quotaid", "quota-limit")  # of Google's ``QuotaFailure`` and ``ErrorInfo``, see `fields_of`
+# Fields of Google's ``QuotaFailure`` and ``ErrorInfo``; see `fields_of`.
+_QUOTA_IDS = ("quotaid", "quota-limit")
 TRANSPORT_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "ssl", "aiohttp")
 _HINTS: dict[ErrorKind, str] = {
     "auth": " Check the API key.",
@@ -60,7 +61,7 @@ class UnansweredError(Exception):
 
 
 class RedirectedError(Exception):
-    """A redirect that is not followed; the text tells where it leads, and how often."""
+    """A redirect that is not followed; the text has its target or the number of redirects."""
 
 
 class RefusedError(Exception):
@@ -108,7 +109,7 @@ def translate_error(error: Exception, base_url: str, model: str) -> Exception:
         return _unsendable_error(error, base_url, str(error))
     if isinstance(error, UnansweredError):
         return _unsent_error(error, base_url)
-    if "openai" in sys.modules:  # otherwise the SDK cannot have raised the error
+    if "openai" in sys.modules:  # if the SDK is not imported, it cannot have raised the error
         translated = _translate_sdk_error(error, base_url, model)
         if translated is not None:
             return translated
@@ -172,7 +173,7 @@ def _status_error(
 ) -> LLMError:
     message, kind, wait = _read(details, status, headers)
     return LLMError(
-        f"{base_url} rejected the request for model {model!r} "
+        f"{base_url} rejected the request {f'for model {model!r} ' if model else ''}"
         f"with status {status}: {_with_hint(message, _HINTS.get(kind, ''))}",
         error,
         kind=kind,
@@ -200,7 +201,7 @@ def error_from_body(error: object, statuses: Mapping[str, int] = MappingProxyTyp
 
 
 def _read(details: object, status: int | None, headers: Headers) -> tuple[str, ErrorKind, float | None]:
-    """Return the message of an error, its kind, and the wait that its response names."""
+    """Return the message of an error, its kind, and the wait in seconds that the response asks for."""
     message, codes = read_error(details)
     kind = classify(status, message, " ".join(codes), details)
     return message, kind, named_wait(headers, details, is_rate_limit=kind == "rate_limit")
@@ -228,8 +229,8 @@ def classify(status: int | None, message: str, code: str = "", details: object =
     """Classify an error by its HTTP status, message and codes.
 
     Args:
-        code: Codes and quota ids. The ids of Google name the period: a quota for a day is used up.
-        details: The whole error. If it names a wait, the account is not empty.
+        code: Codes and quota ids. Google's ids name the period of a quota; a daily quota counts as used up.
+        details: The whole error. If it names a wait, the account still has credit.
     """
     words, codes = f"{code} {message}".lower(), code.lower()
     if status in (None, 429) and _DAILY.search(codes):

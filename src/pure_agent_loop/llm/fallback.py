@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.llm.base import (
+    BecomesReady,
     ChatModel,
     FindsWindow,
+    Prepares,
     ShowsRequest,
     StreamingClient,
     close_client,
@@ -35,12 +37,13 @@ from pure_agent_loop.llm.base import (
 )
 from pure_agent_loop.llm.messages import Message, as_messages, to_wire, user_message
 from pure_agent_loop.llm.prices import price_of
-from pure_agent_loop.llm.profiles import DefaultFloat, Profile
+from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import Assembler
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, is_plausible, usage_of_partial
 from pure_agent_loop.llm.values import NOTHING, Delta, ServedPart, TokenUsage
 from pure_agent_loop.retry import is_transient
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.checks import is_number, is_whole, require_value
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.failures import current_redactor
 from pure_agent_loop.support.language import model_text, notice
@@ -54,14 +57,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 COOLDOWN = 30.0
-SILENCE = DefaultFloat(45.0)
+SILENCE = 45.0
 _UNLIMITED = (None, None)
-# A shorter request may succeed, so another model is not tried.
+# Error kinds after which no other model is tried, because a shorter request may succeed.
 _NOT_FOR_OTHERS: frozenset[ErrorKind] = frozenset({"context_overflow"})
 _REFUSAL = "content_filter"
-# The model works, but rejects this request.
+# Error kinds of a model that works but rejects this request: no cooldown.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
 MINUTE = 60
+_SECONDS = "a number of seconds above 0"
 _POLL = 5.0  # seconds between checks by a waiting request: requests ahead of it may have been cancelled
 _LOST = 3 * _POLL  # seconds without a check after which a waiting request is dropped: its process died
 _NOTICE = 15.0  # seconds between two notices of a waiting request
@@ -87,24 +91,25 @@ class Fallback(StreamingClient):
     """Several models, asked in order: after a failure the next one answers.
 
     A failure is any request error (an outage, an overload, a used-up quota, a removed model, a rejected
-    feature, silence) except that the request is too long. If a model fails in the middle of its response, its
+    feature, silence), unless the request was too long. If a model fails in the middle of its response, its
     text stays, and the next model continues it; tool calls are taken only from the model that finishes. A
     model that failed is skipped for some time, unless it only rejected the request. Each change of model
     emits a notice, and responses record which model wrote which part (`LLMResponse.served`) and used which
-    tokens (`TokenUsage.by_model`). For several keys to one model, pass a client for each key.
+    tokens (`TokenUsage.by_model`). To use several keys for one model, pass a client for each key.
 
     Args:
-        models: Clients, the preferred one first.
+        models: Clients, or names as in ``Agent(model=)``, the preferred one first.
         cooldown: Seconds for which a model is skipped after a failure, unless its server names a time.
         silence: Seconds without a piece of a response after which a model counts as failed; None for no limit
-            except the run's timeouts, which apply to each model. With the default, a server on this machine
-            may take any time until the first piece, because it may read prompts slowly.
+            except the run's timeouts, which apply to each model. At the default of 45, a server on this
+            machine may take any time until the first piece, because it may read prompts slowly.
         on_refusal: Whether the next model is asked if a model refuses because of the content. The text
             written so far is then discarded. If the last model refuses, too, that is the response.
         clock: Clock, for tests.
 
     Raises:
-        ConfigError: There is no client, or an argument is invalid.
+        ConfigError: There is no model, or an argument is invalid. The first request raises for a missing key
+            of any model.
     """
 
     takes_meta = True
@@ -112,25 +117,24 @@ class Fallback(StreamingClient):
 
     def __init__(
         self,
-        models: Sequence[ChatModel],
+        models: Sequence[ChatModel | str],
         *,
         cooldown: float = COOLDOWN,
         silence: float | None = SILENCE,
         on_refusal: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        clients: Any = models
-        if isinstance(clients, str) or not clients or not all(hasattr(c, "chat") for c in clients):
+        clients: Any = () if isinstance(models, str) else [_client_of(model) for model in models or ()]
+        if not clients or not all(hasattr(c, "chat") for c in clients):
             raise ConfigError(
-                "Fallback needs a list of clients, such as [OpenAIClient('gpt-5'), AnthropicClient(...)]."
+                "Fallback needs a list of clients or model names, such as ['gpt-5', AnthropicClient(...)]."
             )
-        _check_seconds("cooldown", cooldown)
-        if silence is not None:
-            _check_seconds("silence", silence)
-        self._members = [_FallbackModel(client) for client in models]
+        require_value(is_number(cooldown, zero=False), "cooldown", cooldown, _SECONDS)
+        require_value(silence is None or is_number(silence, zero=False), "silence", silence, _SECONDS)
+        self._members = [_FallbackModel(client) for client in clients]
         self._cooldown, self._silence, self._on_refusal = cooldown, silence, on_refusal
         self._clock: Clock = clock or SystemClock()
-        self.origin = "fallback of " + ", ".join(origin_of(client) for client in models)
+        self.origin = "fallback of " + ", ".join(map(origin_of, clients))
 
     @property
     def clients(self) -> Sequence[ChatModel]:
@@ -168,6 +172,13 @@ class Fallback(StreamingClient):
         """Tokens of the smallest known window: a history must fit every model."""
         windows = [window for client in self.clients if (window := window_known_to(client)) is not None]
         return min(windows, default=None)
+
+    def prepare(self) -> None:
+        """Prepare all clients; see `Prepares`. So a missing key is found before a model fails."""
+        for client in self.clients:
+            preparing = as_protocol(getattr(client, "inner", client), Prepares)
+            if preparing is not None:
+                preparing.prepare()
 
     async def find_context_window(self) -> int | None:
         """Return `context_window`, after asking the servers; see `FindsWindow`."""
@@ -212,9 +223,11 @@ class Fallback(StreamingClient):
             kwargs: Request options.
 
         Raises:
-            LLMError: Every model failed; this is the error of the model that is ready soonest, of those that
-                another attempt may reach, else the last error.
+            ConfigError: A model has no key.
+            LLMError: Every model failed. Of the transient errors, the one of the model that is ready soonest
+                is raised; without a transient error, the last error.
         """
+        self.prepare()
         written, change, failures = "", "", list[tuple[float, Exception]]()
         order = self._order()
         for number, member in enumerate(order):
@@ -249,9 +262,9 @@ class Fallback(StreamingClient):
             change = notice(f"library.{happened}", model=_name(client), reason=reason, other=other)
 
     def _history_for(self, client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
-        """Return the history for one of the models, with the text that other models wrote of this response.
+        """Return the history for one of the models, with the text that other models wrote for this response.
 
-        A model gets no secret of another one, and no secret at all in the text of this response.
+        Secrets of other models are removed from the history, and secrets of all models from that text.
         """
         secrets = secrets_of(self.clients)
         history = redactor_of(others_of(client, secrets)).redact_value(list(messages))
@@ -286,7 +299,7 @@ def _soonest(failures: list[tuple[float, Exception]]) -> Exception:
 
 
 def _moved(delta: Delta, start: int) -> Delta:
-    """Return a delta from a part that begins at `start`; parts of a nested group are moved by that."""
+    """Return a delta from a part that begins at `start`; parts of a nested group are shifted by `start`."""
     part = delta.served
     return delta if part is None else delta._replace(served=part._replace(start=part.start + start))
 
@@ -308,10 +321,11 @@ class _Attempt:
         tools: Tools | None,
     ) -> None:
         beginning, pause = timeouts
-        waits = isinstance(silence, DefaultFloat) and is_on_this_machine(client)
+        waits = silence == SILENCE and is_on_this_machine(client)
         limits = _shorter(None if waits else silence, beginning), _shorter(silence, pause)
         self._client, self._own_options = client, dict[str, Any]()
-        if getattr(client, "takes_timeouts", False):  # a group within the group
+        # This model is a group, which applies the limits to each of its own models.
+        if getattr(client, "takes_timeouts", False):
             self._own_options, limits = {"timeouts": limits}, _UNLIMITED
         self._limit, self._pause = limits
         self._left = self._limit
@@ -323,6 +337,8 @@ class _Attempt:
     async def run(self, options: Options) -> AsyncGenerator[Delta, None]:
         """Stream the response; its usage has the cost."""
         self._options = options
+        if (choosing := as_protocol(self._client, BecomesReady)) is not None:
+            await choosing.become_ready()
         try:
             stream = stream_of(self._client, self._messages, self._tools, {**options, **self._own_options})
             async with aclosing(stream) as deltas:
@@ -349,7 +365,7 @@ class _Attempt:
 
     @property
     def text(self) -> str:
-        """Text of the attempt so far; empty for white space."""
+        """Text of the attempt so far; empty if there is only white space."""
         self._assembler.flush()
         return self._assembler.partial().content or ""
 
@@ -364,7 +380,7 @@ class _Attempt:
         return self._priced(usage).of_model(served[-1].model if served else _name(self._client))
 
     def _priced(self, usage: TokenUsage) -> TokenUsage:
-        """Return a usage with its cost, if the model has a price. A nested group has added its own."""
+        """Return a usage with its cost, if the model has a price. A nested group has added its costs."""
         if usage.cost is not None or usage.by_model:
             return usage
         price = price_of(self._client, self._options)
@@ -424,8 +440,9 @@ class _MinuteLedger:
     """
 
     def __init__(self, plain: JsonObject, requests: int | None, tokens: int | None) -> None:
-        self._spent: dict[str, list[int]] = plain.setdefault("spent", {})  # by second
-        self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})  # ticket: last check, tokens
+        self._spent: dict[str, list[int]] = plain.setdefault("spent", {})  # [requests, tokens], by second
+        # [time of the last check, tokens], by ticket.
+        self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})
         self._requests, self._tokens = requests, tokens
 
     def take(self, now: float, ticket: str, tokens: int) -> float:
@@ -480,12 +497,12 @@ class Limiter(StreamingClient):
     """A model with a limit of requests and tokens per minute, shared by all runs that use this client.
 
     A request that would exceed a limit waits, in the order of arrival. Its tokens are estimated, with
-    ``max_tokens`` if that is set, and corrected when the response has come or failed: so responses that are
-    longer than estimated may exceed the token limit. With a `store`, all processes share the limits of a
+    ``max_tokens`` if that is set, and corrected when the response has arrived or failed: so responses that
+    are longer than estimated may exceed the token limit. With a `store`, all processes share the limits of a
     model and key; requests of a process that died stay counted for a minute at most.
 
     Args:
-        client: The model's client.
+        client: The model's client, or its name as in ``Agent(model=)``.
         requests: Requests per minute; None for no limit.
         tokens: Tokens per minute, sent and received; None for no limit.
         store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While it is
@@ -498,7 +515,7 @@ class Limiter(StreamingClient):
 
     def __init__(
         self,
-        client: ChatModel,
+        client: ChatModel | str,
         *,
         requests: int | None = None,
         tokens: int | None = None,
@@ -509,11 +526,10 @@ class Limiter(StreamingClient):
             raise ConfigError("Limiter needs requests=... or tokens=..., a number per minute.")
         limits: list[tuple[str, Any]] = [("requests", requests), ("tokens", tokens)]
         for name, limit in limits:
-            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-                raise ConfigError(f"{name}={limit!r} must be a whole number above 0.")
+            require_value(limit is None or is_whole(limit, 1), name, limit, "a whole number above 0")
         if store is not None and not callable(getattr(store, "change", None)):
             raise ConfigError(f"store={store!r:.80} must be a LimitStore, such as durable.SharedLimits(URL).")
-        self.inner = client
+        self.inner = client = _client_of(client)
         self._requests, self._tokens, self._store = requests, tokens, store
         self._clock: Clock = clock or SystemClock()
         self._ledger: JsonObject = {}
@@ -576,7 +592,7 @@ class Limiter(StreamingClient):
                     used.take(delta)
                     yield delta
         except asyncio.CancelledError:
-            used.has_begun = True  # the server may continue to work
+            used.has_begun = True  # the server may continue the response, so its tokens count
             raise
         finally:
             if self._tokens is not None:
@@ -637,10 +653,14 @@ def estimate_request(messages: Sequence[Message], tools: Sequence[JsonFields] | 
     return sum(map(estimate_message, messages)) + (estimate_tokens(json.dumps(tools)) if tools else 0)
 
 
+def _client_of(model: ChatModel | str) -> ChatModel:
+    """Return a client; a name is read as in ``Agent(model=)``."""
+    if not isinstance(model, str):
+        return model
+    from pure_agent_loop.runs.choose import client_for
+
+    return client_for(model)[0]
+
+
 def _name(client: ChatModel) -> str:
     return model_of(client) or type(client).__name__
-
-
-def _check_seconds(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ConfigError(f"{name}={value!r} must be a number of seconds above 0.")

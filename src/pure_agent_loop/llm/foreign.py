@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _OTHER_ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
-_KINDS = {  # kind of block -> its types, with "-" as "_"
+_KINDS = {  # types of blocks, by kind of block; with "_" in place of "-"
     "text": "text input_text output_text summary_text",
     "call": "tool_use tool_call function_call custom_tool_call",
     "result": "tool_result function_call_output custom_tool_call_output function_response",
@@ -42,7 +42,8 @@ def translated(messages: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
     Raises:
         HistoryError: A block has no counterpart in chat completions.
     """
-    held: tuple[int, Message] | None = None  # items of one response may be spread over several messages
+    # Merged, because items of one response may be spread over several messages.
+    held: tuple[int, Message] | None = None
     for number, original in enumerate(messages):
         message = _unwrapped(original)
         if not isinstance(message, Mapping) or not _is_foreign(message):
@@ -130,7 +131,7 @@ def _merged(first: Message, second: Message) -> Message:
 def _read(message: JsonFields, place: str) -> Iterator[Message]:
     """Yield the translations of a foreign message."""
     role = _role_of(message)
-    if role not in _ROLES:  # an item that is not inside a message
+    if role not in _ROLES:  # a bare item outside of any message
         reading = _MessageTranslation("assistant", message, "{}")
         return reading.run([message], place)
     field = "parts" if isinstance(message.get("parts"), list) else "content"
@@ -149,7 +150,8 @@ class _MessageTranslation:
         given, kinds = message.get("tool_calls"), (list, tuple)
         calls = [call for call in given if isinstance(call, Mapping)] if isinstance(given, kinds) else []
         self._calls = [_call(call) if _is_other_call(call) else dict(call) for call in calls]
-        self._known = {call.get("id") for call in self._calls}  # a block may repeat a call
+        # Ids of known calls, because a block may repeat a call.
+        self._known = {call.get("id") for call in self._calls}
 
     def run(self, blocks: list[Any], place: str) -> Iterator[Message]:
         for number, item in enumerate(blocks):

@@ -28,7 +28,7 @@ class WrittenHistories(Generic[T]):
         self._by_task: WeakKeyDictionary[asyncio.Task[Any], _Written] = WeakKeyDictionary()
 
     def find(self, settings: object, history: list[Message]) -> tuple[T | None, int]:
-        """Return what was written for the beginning of a history, and the number of messages in it.
+        """Return the messages written for the beginning of a history, and the number of messages in it.
 
         Args:
             settings: Other values that affect what is written.
@@ -41,7 +41,7 @@ class WrittenHistories(Generic[T]):
         return kept.written, len(kept.history)
 
     def keep(self, settings: object, history: list[Message], written: T, known: int) -> None:
-        """Keep what was written for a history.
+        """Keep the messages written for a history.
 
         Args:
             written: The written messages; they must not be changed later.
@@ -57,7 +57,7 @@ class WrittenHistories(Generic[T]):
 def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
-    except RuntimeError:  # outside an event loop
+    except RuntimeError:  # there is no running event loop
         return None
 
 

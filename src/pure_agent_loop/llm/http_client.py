@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.http.connections import Connections
+from pure_agent_loop.llm.key_file import KeyFile
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.failures import current_redactor
@@ -20,7 +21,6 @@ from pure_agent_loop.support.secrets.redaction import (
     client_secrets,
     named_secrets,
     secret_fields,
-    secrets_of,
     shown_url,
 )
 from pure_agent_loop.support.text import to_jsonable
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may need many minutes to read a long prompt, and a retry would start over
-_SENT_LATER = "a key that the first request shows"  # so that runs redact from their first response
+# Placeholder, so that runs redact from their first response on.
+_SENT_LATER = "a key that the first request shows"
+_SENT_FIELDS = ("extra_headers", "extra_query")
 _JSON_PACKAGES = ("jiter", "pydantic_core")
 
 
@@ -43,12 +45,17 @@ class HttpClient(BaseLLMClient):
     thinks_in_text = True
     model: str
     base_url: str
-    _announced_to: Redactor | None = None  # the run that has this client's secrets
+    _announced_to: Redactor | None = None  # redactor of the run that already has this client's secrets
+    _key_file: KeyFile | None = None
+    _secrets: dict[str, str] | None = None
 
     def _connect(self, *, prepared: bool) -> None:
-        """Set up the connections; if `prepared`, at once, so that it does not use up a request's timeout."""
-        self._connections = Connections(self._new_transport)
-        if prepared:
+        """Set up the connections; if `prepared`, at once, so that it does not use up a request's timeout.
+
+        Without a key this waits for the first request, so that a module can create clients without one.
+        """
+        self._connections = Connections(self._new_transport, self._current_key)
+        if prepared and self.has_key:
             self.prepare()
         close_at_exit(self)
 
@@ -56,31 +63,51 @@ class HttpClient(BaseLLMClient):
         """Use settings for transports. Their secrets are redacted in errors."""
         self._settings = settings
         secrets = client_secrets(settings)
-        if callable(settings.get("api_key")) or settings.get("http_client") is not None:
+        key, http_client = settings["api_key"], settings.get("http_client")
+        if not key or callable(key) or http_client is not None:
             secrets["sent later"] = _SENT_LATER
         self._take_secrets(secrets)
 
     def _take_secrets(self, secrets: dict[str, str]) -> None:
         """Redact secrets in errors, and in the run that uses this client now."""
-        if secrets != getattr(self, "secrets", None):
-            self.secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
+        if secrets != self._secrets:
+            self._secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
         if (redactor := current_redactor()) is not None:
-            redactor.learn_clients(secrets_of(self))
+            redactor.learn_clients({value: name for name, value in secrets.items()})
 
     def _announce(self, options: Options) -> None:
-        """Redact the secrets of a request in the run that sends it, however the run came by this client."""
+        """Redact the secrets of a request in the run that sends it, even if it did not create this client.
+
+        Args:
+            options: The options of the request; their ``extra_headers`` may also be the headers as they were
+                sent, such as with a key from a function.
+        """
         if (redactor := current_redactor()) is not self._announced_to and redactor is not None:
-            redactor.learn_clients(secrets_of(self))
+            redactor.learn_clients({value: name for name, value in self.secrets.items()})
             self._announced_to = redactor
         if "extra_headers" in options or "extra_query" in options:
-            self._learn_sent(options.get("extra_headers"))
-            self._learn_sent(options.get("extra_query"))
+            sent = (self.secrets, *(secret_fields(options.get(name)) for name in _SENT_FIELDS))
+            found = {value: name for secrets in sent for name, value in secrets.items()}
+            if len(found) > len(set(self.secrets.values())):
+                self._take_secrets(named_secrets((name, value) for value, name in found.items()))
 
-    def _learn_sent(self, fields: Any) -> None:
-        """Redact the secrets in fields that a request carried, such as headers with a key from a function."""
-        found = {value: name for name, value in [*self.secrets.items(), *secret_fields(fields).items()]}
-        if len(found) > len(set(self.secrets.values())):
-            self._take_secrets(named_secrets((name, value) for value, name in found.items()))
+    @abstractmethod
+    def _take_key(self, api_key: str | None) -> None:
+        """Use a key for new transports; without one, the key of the environment."""
+
+    def _current_key(self) -> object:
+        """Return the key; read its file again if the file has changed, and the environment without a key."""
+        if self._key_file is not None and (key := self._key_file.read()) != self._settings["api_key"]:
+            self._take_key(key)
+        elif not self._settings["api_key"] and not self.has_key:
+            self._take_key(None)
+        return self._settings["api_key"]
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Secrets of the next request by name, with the key that it will use."""
+        self._current_key()
+        return self._secrets or {}
 
     @property
     def has_key(self) -> bool:
@@ -116,7 +143,7 @@ class HttpClient(BaseLLMClient):
 
         answered = getattr(getattr(error, "response", None), "request", None)
         if answered is not None:
-            self._learn_sent(answered.headers)
+            self._announce({"extra_headers": answered.headers})
         return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)
 
 
@@ -133,7 +160,7 @@ def encode_body(body: JsonObject) -> bytes:
     try:
         return core.to_json(body, inf_nan_mode="null")
     except (core.PydanticSerializationError, UnicodeEncodeError, ValueError):
-        return core.to_json(to_jsonable(body))  # a lone surrogate, or an object without a JSON form
+        return core.to_json(to_jsonable(body))  # for lone surrogates, and objects without a JSON form
 
 
 def checked_key(key: object) -> Any:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
     from pure_agent_loop.llm.property_names import NameRestorer
 
-MAX_ADAPTATIONS = 8  # maximum per request; each change removes something, so the retries end
+MAX_ADAPTATIONS = 8  # maximum changes per request; each one removes something, so the retries end
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class RequestAttempt:
 
 @dataclass(slots=True)
 class _Request:
-    """A request of a caller, and the images and files that were left out of it.
+    """A request of a caller, with the images and files left out of it.
 
     Args:
         tries: Further images and files to leave out instead, if the server rejects the request again; None
@@ -96,16 +96,18 @@ class LearningClient(HttpClient):
     origin: str
     keeps_choices = True  # False while a server is being probed
     _is_chat: ClassVar[bool] = False
-    _marks: Sequence[str] = ()  # fields of parts of messages that the client adds by itself
+    _marks: Sequence[str] = ()  # fields that the client itself adds to message parts
 
     def _connect(self, *, prepared: bool) -> None:
-        # Images and files by `mark_of`: refused ones, and ones that are sent only while they are the newest.
+        # Marks (see `mark_of`) of refused images and files, and of those that are sent only while they are
+        # the newest.
         self._refused: frozenset[int] = frozenset()
         self._surplus: frozenset[int] = frozenset()
         self._refused_tools: list[JsonObject] = []  # tools of toolsets that the server rejected
         # Marks of the messages whose signed data the server rejected; None for all messages.
         self._unsigned: frozenset[int] | None = frozenset()
-        # Tokens that prompt and answer share, and tokens by estimated token; None until a refusal names them.
+        # Size of the window in tokens, and actual tokens per estimated token; None until a refusal names
+        # them.
         self._window: tuple[int, float] | None = None
         super()._connect(prepared=prepared)
 
@@ -135,7 +137,7 @@ class LearningClient(HttpClient):
         """Return the request fields that the caller set, as opposed to defaults, and advice on each."""
 
     def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:  # noqa: ARG002 - see subclasses
-        """Change later requests by a rule of the protocol; return a notice, or None without a change."""
+        """Adapt later requests by a rule of the protocol; return a notice, or None if nothing changed."""
         return None
 
     def _default_limit(self) -> int | None:
@@ -163,7 +165,8 @@ class LearningClient(HttpClient):
                 if not begun and attempts_left and isinstance(failure, LLMError):
                     notice = self._learn(request, attempt, failure)
                 if notice is None:
-                    self._omit(request, frozenset())  # omitting the media did not help
+                    # Send the media again, because omitting them did not help.
+                    self._omit(request, frozenset())
                     raise
             else:
                 return
@@ -177,7 +180,7 @@ class LearningClient(HttpClient):
         """Return a request, changed as earlier refusals require."""
         profile, limit = self.profile, self._limit(messages, options)
         if self._refused or self._surplus:
-            question = newest_question(messages)  # the newest question keeps all media
+            question = newest_question(messages)  # media of the newest question are never omitted
             newest, earlier = _newest_media(messages), self._refused | self._surplus
             messages = [
                 message
@@ -210,7 +213,7 @@ class LearningClient(HttpClient):
     def _accepted(self, tools: Tools) -> list[JsonObject]:
         """Return the tools without the refused tools of toolsets."""
         refused = self._refused_tools
-        return [tool for tool in tools if not (refused and isinstance(tool, Default) and tool in refused)]
+        return [t for t in tools if not isinstance(t, Default) or t not in refused] if refused else tools
 
     def _limit(self, messages: Sequence[Message], options: Options) -> int | None:
         """Return the output limit to set in a request; None to leave the options as they are."""
@@ -235,12 +238,12 @@ class LearningClient(HttpClient):
         if not media:
             return None
         self._refused |= media
-        return Delta(notice=f"Earlier images or files are left out of requests: {self.model} takes no such.")
+        return Delta(notice=f"Earlier images or files are left out of requests: {self.model} rejects them.")
 
     # -- changes after a refusal --------------------------------------------------------------------------
 
     def _learn(self, request: _Request, attempt: RequestAttempt, error: LLMError) -> Delta | None:
-        """Adapt later requests to a refusal; return a notice, or None without a change.
+        """Adapt later requests to a refusal; return a notice, or None if nothing changed.
 
         Raises:
             LLMError: The refusal names a field or a tool that the caller set.
@@ -303,14 +306,14 @@ class LearningClient(HttpClient):
 
         own = _own_limit(attempt.options) if self.keeps_choices else ""
         limit, window = lessons.smaller_limit(attempt.body, error, own)
-        if not limit or _own_limit(attempt.options):  # the next request would have the caller's limit again
+        if not limit or _own_limit(attempt.options):  # a limit set by the caller cannot be lowered
             return ""
         if window:
             scale = (window - limit) / max(_estimated(attempt.messages), 1)
             self._window = (window, scale)
-            return f"an answer is limited to what a window of {window:,} tokens leaves"
+            return f"responses are limited to the rest of the {window:,}-token window"
         self.profile = replace(self.profile, max_output=limit)
-        return f"an answer is limited to {limit:,} tokens"
+        return f"responses are limited to {limit:,} tokens"
 
     def _drop_signed(self, messages: Sequence[Message]) -> bool:
         """Leave out the signed data of these messages from now on; the second time, all signed data."""
@@ -331,7 +334,7 @@ class LearningClient(HttpClient):
         index = lessons.refused_tool(attempt.tools or (), error)
         own = self._accepted(tools) if tools else []
         if index is None or index >= len(own) or not isinstance(own[index].get("function"), Mapping):
-            return None  # none, or a tool of the server
+            return None  # the refusal names no tool, or a server tool
         tool = own[index]
         name, details = tool["function"]["name"], shorten(error.said, 200)
         if not isinstance(tool, Default):
@@ -358,7 +361,7 @@ def _newest_media(messages: Sequence[Message]) -> Message | None:
 
 
 def _extra_text(message: JsonFields) -> str:
-    """Return the fields that a server added to a message and its calls, as text; empty without any."""
+    """Return the fields that a server added to a message and its calls, as text; empty if there are none."""
     parts = [extra_of(message, {*MESSAGE_FIELDS, META}), *map(extra_of_call, calls_of(message))]
     return repr(parts) if any(parts) else ""
 
@@ -370,7 +373,7 @@ def _estimated(messages: Sequence[Message]) -> int:
 
 
 def _own_limit(options: Options) -> str:
-    """Return the name by which the caller set an output limit; empty if he set none."""
+    """Return the name by which the caller set an output limit; empty if the caller set none."""
     chosen = {*chosen_fields(options), *(options.get("generationConfig") or ())}
     return next((name for name in LIMIT_FIELDS if name in chosen), "")
 

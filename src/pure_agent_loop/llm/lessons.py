@@ -87,7 +87,7 @@ _ID_FORM = re.compile(
     rf"{_CALL_ID}.{{0,200}}?(?:max\w*|at most|longer than|exceed\w*|too long|pattern|character|letter)",
     re.I | re.S,
 )
-_ID_CHARACTERS = 40  # allowed by every server that takes ids of any length up to a maximum
+_ID_CHARACTERS = 40  # length that every server with a maximum length of ids accepts
 _CONTENT_NEEDED = re.compile(
     r"\bcontent\b.{0,80}(?:\bnull\b|\bnone\b|required|valid string|must be a string|expected a string)"
     r"|(?:\bnull\b|\bnone\b|missing field|invalid type).{0,60}\bcontent\b",
@@ -108,7 +108,7 @@ _TOO_MUCH_MEDIA = re.compile(
     r"|bytes|\bMB\b",
     re.I,
 )
-# Data that only its server can read, and that it may no longer accept.
+# Words for signed or encrypted data, which only one server can read and may no longer accept.
 _SIGNED = re.compile(
     r"signature|encrypted|thought|redacted_thinking|(?:thinking|reasoning)['\"`]* (?:blocks?|items?)|\brs_\w"
     r"|\bitem\b.{0,80}(?:not found|without its)",
@@ -124,14 +124,15 @@ _WINDOW = re.compile(r"context|window|prompt|input", re.I)
 _NAMED_WINDOW = re.compile(
     r"\b(?:maximum|context|window|limit)\b\D{0,40}?(\d{1,3}(?:,\d{3})+|\d+)(?![\w,]|\s*\+)", re.I
 )
-_LEAST_ANSWER = 16  # the smallest limit that OpenAI accepts
+_LEAST_ANSWER = 16  # tokens; the smallest output limit that OpenAI accepts
 _NAMES_PROPERTIES = re.compile(
     r"propert(?:y|ies)\b.{0,40}\b(?:key|name)|(?:key|name)s?\b.{0,40}\bpropert|parameter names?", re.I | re.S
 )
 _NAME_RULE = re.compile(
     r"match|pattern|invalid|must|only|alphanumeric|character|too long|length|not allowed", re.I
 )
-_NAMED_PATTERN = re.compile(r"\^?(\[(?:[^\[\]\\]|\\.)+\]\{\d*,\d+\})\$?")  # matches in linear time
+# This pattern matches in linear time.
+_NAMED_PATTERN = re.compile(r"\^?(\[(?:[^\[\]\\]|\\.)+\]\{\d*,\d+\})\$?")
 _STREAM_NEEDED = re.compile(
     r"only supports? stream|enable the stream|stream\w* (?:mode )?is required"
     r"|must be set to false for non-stream"
@@ -152,13 +153,13 @@ _TOOL_INDEX = re.compile(
 )
 _IN_MESSAGES = re.compile(r"\bmessages?\b|\brole\b|tool_calls", re.I)
 _EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
-# A list of allowed values may follow, whose fields are not rejected.
+# Words before a list of alternatives; fields in such a list are not rejected.
 _INSTEAD = re.compile(
     r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
     re.I,
 )
-# A value out of range is left to the caller, unless only the default is allowed.
+# Words for a value out of range, which the caller must correct unless only the default is allowed.
 _RANGE = re.compile(
     r"too (?:large|small|long|high|low|many)|\b(?:above|below|between|range|exceeds?|at most|at least"
     r"|less than|greater than|higher than|lower than)\b",
@@ -242,8 +243,8 @@ def settings_of(fields: JsonFields, above: str = "") -> Iterator[str]:
 def is_gone(error: LLMError, model: str) -> bool:
     """Return True if an error means that the model does not exist, or no longer does.
 
-    Status 410 is enough; so is a 404 that names the model, or an error whose field is ``model``. Other errors
-    must state it in words: an error may also name a model for a missing capability.
+    Status 410 is enough; so is a 404 that names the model, or an error whose field is ``model``. For other
+    errors, the text must state it, because an error may also name a model that lacks a capability.
     """
     if error.status not in (400, 404):
         return error.status == 410
@@ -278,9 +279,10 @@ def reject(named: Iterable[str], advice: str, error: LLMError) -> NoReturn:
 
 
 def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int]:
-    """Return the largest output limit that a refusal allows, and the window that it names; 0 for none.
+    """Return the largest output limit that a refusal allows, and the window that it names, or 0.
 
-    With a window, the limit is what the prompt of this request leaves; otherwise it is the model's.
+    If the refusal names a window, the limit is the room that this request's prompt leaves; else the model's
+    limit.
 
     Args:
         own: Name of the caller's setting, if the limit is the caller's.
@@ -300,7 +302,8 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
         others = [number for number in numbers if number != sent]
         limit, window = _room_in_named_window(said, others, sent)
     if sent in numbers and _WINDOW.search(said) and not limit:
-        parts = [number for number in others if number - sent not in others]  # a sum is no window
+        # A sum of prompt and limit is not a window.
+        parts = [number for number in others if number - sent not in others]
         for pairs in (permutations(parts, 2), [(sent, number) for number in parts]):
             rooms = [(size - prompt, size) for size, prompt in pairs if prompt < size < prompt + sent]
             fitting = [room for room in rooms if LEAST_ROOM <= room[0] < sent]
@@ -315,7 +318,7 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
 
 
 def _room_in_named_window(said: str, numbers: Sequence[int], sent: int) -> tuple[int, int]:
-    """Return what the prompt leaves of the window that an error names, and the window; 0 for none.
+    """Return the room that a prompt leaves in the window, and the window, as an error names them; or 0.
 
     Args:
         numbers: Numbers of the error without `sent`: the window, the prompt or its parts, or the sum of
@@ -339,7 +342,7 @@ def limit_of(body: JsonFields) -> int | None:
 
 
 def _numbers(words: str) -> list[int]:
-    """Return the numbers of an error; one that is excluded itself counts as the next smaller one."""
+    """Return the numbers in an error; an exclusive bound, as in "less than 4096", is lowered by 1."""
     return [
         int(match[0].replace(",", ""))
         - bool(_BELOW.search(words[: match.start()]) or words[match.end() :].startswith(" (exclusive)"))
@@ -349,7 +352,7 @@ def _numbers(words: str) -> list[int]:
 
 def is_about_signed(error: LLMError) -> bool:
     """Return True for a refusal that may be about signed or encrypted data of earlier responses."""
-    is_field = _REFUSED.search(error.said) is not None  # an unknown field, whatever its value
+    is_field = _REFUSED.search(error.said) is not None  # True if the error rejects a field and not its value
     return error.kind in (*_KINDS, "not_found") and not is_field and _SIGNED.search(error.said) is not None
 
 
@@ -357,7 +360,7 @@ def _token_limit(profile: Profile, body: JsonFields, words: str) -> Lesson | Non
     for sent, wanted in (TOKEN_LIMITS, TOKEN_LIMITS[::-1]):
         if sent in body and _refuses(words, sent):
             if profile.output_limit_field == wanted or not (_names(words, wanted) or sent == TOKEN_LIMITS[1]):
-                return None  # both spellings have been refused
+                return None  # the server has refused both spellings
             return Lesson(
                 replace(profile, output_limit_field=wanted), f"the output limit is sent as {wanted}"
             )
@@ -390,7 +393,7 @@ def _system(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
 
 
 def _messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    """Learn a rule about the order or the form of messages."""
+    """Learn a rule about the order or form of messages."""
     if _TURNS.search(words):
         return Lesson(replace(profile, alternates=True), "consecutive messages of one role are joined")
     if _USER_AFTER_TOOL.search(words):
@@ -457,7 +460,8 @@ def media_to_omit(messages: Sequence[Message], error: LLMError) -> list[frozense
 
     Media are a possible cause if the error mentions them, or if a bad request has no other known cause;
     without this rule, a session with a rejected picture in its history could not continue. Media of the
-    newest question are never omitted. Of too many, or of too large ones, the newest stay if possible.
+    newest question are never omitted. If there are too many, or some are too large, the newest stay if
+    possible.
 
     Args:
         messages: The history, without the media that are already omitted.
@@ -595,7 +599,8 @@ def _is_refused_in(words: str, name: str) -> bool:
 
 
 def _refused_names(profile: Profile, words: str, candidates: Collection[str]) -> list[str]:
-    excluding = _EXCLUDING.search(words)  # then one of the named fields has to go: a default first
+    # If fields exclude each other, one of them is removed, preferably a default.
+    excluding = _EXCLUDING.search(words)
     named = [
         path
         for path in candidates
@@ -605,7 +610,7 @@ def _refused_names(profile: Profile, words: str, candidates: Collection[str]) ->
     ]
     return named + [
         name
-        for name in profile.thinking  # a wrong value is treated like a wrong field here
+        for name in profile.thinking  # a rejected value is treated like a rejected field
         if name in candidates and name not in named and _wrong_value(words, name)
     ]
 

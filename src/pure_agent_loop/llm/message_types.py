@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
-JsonObject: TypeAlias = dict[str, Any]  # JSON object of a server, a tool or a schema
+JsonObject: TypeAlias = dict[str, Any]  # JSON object from a server, for a tool, or as a schema
 JsonFields: TypeAlias = Mapping[str, Any]  # read-only fields of such an object
 Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
 Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
@@ -98,12 +98,14 @@ class MessageMeta(TypedDict, total=False):
 
     Args:
         synthetic: No person and no model wrote the message.
+        facts: The message holds facts about the run.
         reasoning: The model's reasoning.
         origin: The server and model that added fields to the message and its calls; see `origin_of`.
         failed: The message is the result of a failed call.
     """
 
     synthetic: bool
+    facts: bool
     reasoning: str
     origin: str
     failed: bool
@@ -146,13 +148,13 @@ class ToolRecord(TypedDict):
 class OriginFields(TypedDict, total=False):
     """Fields that a server added to a response; they are sent back only to this server."""
 
-    content_blocks: list[JsonObject]  # Messages: all blocks of the response
-    server_handles: dict[str, str]  # Messages: ids of objects that the server holds
+    content_blocks: list[JsonObject]  # Messages API: all blocks of the response
+    server_handles: dict[str, str]  # Messages API: ids of objects on the server
     blocks_after: str
     tools_at_start: list[JsonObject]
     tool_changes: list[JsonObject]
-    gemini_parts: list[JsonObject]  # Gemini: all parts of the response
-    response_items: list[JsonObject]  # Responses: all items of the response
+    gemini_parts: list[JsonObject]  # Gemini API: all parts of the response
+    response_items: list[JsonObject]  # Responses API: all items of the response
     response_id: str
     response_digest: str
     response_tools: ToolRecord

@@ -6,6 +6,7 @@ result, right after the message with the call and in the same order; call ids ar
 arguments are JSON objects; no text holds a lone surrogate.
 
 Inside a state a message may carry the key ``meta`` (``synthetic``: no person or model wrote it;
+``facts``: it holds facts about the run, see `Kit.facts`;
 ``reasoning``: the model's reasoning; ``origin``: the server and model that added fields to the message and
 its calls; ``failed``: the result of a failed call). `to_wire` removes it: it is never sent to a server.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pure_agent_loop.errors import HistoryError
@@ -23,7 +24,7 @@ from pure_agent_loop.llm.base import origin_of
 from pure_agent_loop.llm.extra import extra_of_call, with_extra, without_extra
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.media import part_words
+from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import as_text, to_jsonable
 
@@ -44,7 +45,7 @@ M = TypeVar("M", bound="JsonFields")
 SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 META: Final = "meta"
-_META_KEYS = {"synthetic": bool, "reasoning": str, "origin": str, "failed": bool}
+_META_KEYS = {"synthetic": bool, "facts": bool, "reasoning": str, "origin": str, "failed": bool}
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,(.*)", re.S | re.I)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -61,7 +62,7 @@ def as_messages(history: list[HistoryMessage]) -> list[Message]:
 
 
 def calls_of(message: JsonFields) -> Sequence[WireCall]:
-    """Return the calls of a message; empty without any."""
+    """Return the calls of a message; empty if there are none."""
     return message.get("tool_calls") or ()
 
 
@@ -72,6 +73,11 @@ def user_message(text: str, media: Sequence[JsonFields] = (), *, synthetic: bool
     if synthetic:
         message[META] = {"synthetic": True}
     return message
+
+
+def facts_message(text: str) -> UserMessage:
+    """Build a notice with facts about the run; people are not shown it as a part of the conversation."""
+    return {"role": "user", "content": text, META: {"synthetic": True, "facts": True}}
 
 
 def assistant_message(response: LLMResponse) -> AssistantMessage:
@@ -92,7 +98,8 @@ def assistant_message(response: LLMResponse) -> AssistantMessage:
 def wire_call(call: ToolCall) -> WireCall:
     """Build the history form of a call."""
     arguments = _JSON.encode(call.arguments)
-    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"  # strict servers reject other names
+    # Strict servers reject names with other characters.
+    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"
     wire: WireCall = {
         "id": call.id,
         "type": "function",
@@ -115,7 +122,7 @@ def has_failed(message: JsonFields) -> bool:
 
 
 def media_message(results: Iterable[tuple[str, Iterable[JsonFields]]]) -> list[UserMessage]:
-    """Build one user message from images and files that tools returned; empty without any.
+    """Build one user message from images and files that tools returned; empty if there are none.
 
     Args:
         results: The name of each tool, and its media parts.
@@ -167,6 +174,11 @@ def is_synthetic(message: JsonFields) -> bool:
     return bool((message.get(META) or {}).get("synthetic"))
 
 
+def is_facts(message: JsonFields) -> bool:
+    """Return True for a message of `facts_message`."""
+    return bool((message.get(META) or {}).get("facts"))
+
+
 def without_refused(message: M, refused: frozenset[int]) -> M:
     """Replace the refused parts of a message with descriptions.
 
@@ -204,6 +216,27 @@ def split_data_url(url: str) -> tuple[str, str] | None:
     """Return the media type, which may be empty, and the base64 of a ``data:`` URL; None for other URLs."""
     match = _DATA_URL.fullmatch(url)
     return (match[1], match[2]) if match else None
+
+
+def written_content(
+    content: Any, text: Callable[[str], JsonObject], media: Callable[[JsonFields], JsonObject | None]
+) -> list[tuple[JsonFields, JsonObject]]:
+    """Return the parts of a message, each with its form in a provider's protocol; blank texts are omitted.
+
+    Args:
+        text: Converts a text.
+        media: Converts another part; returns None for a kind that the protocol lacks, which a text replaces.
+    """
+    if isinstance(content, str):
+        return [({}, text(content))] if content.strip() else []
+    written: list[tuple[JsonFields, JsonObject]] = []
+    for part in map(by_bytes, content or ()):
+        kind = part["type"]
+        if kind not in ("text", "refusal"):
+            written.append((part, media(part) or text(model_text("media_gone", what=part_words(part)))))
+        elif part[kind].strip():
+            written.append((part, text(part[kind])))
+    return written
 
 
 def joined_content(first: object, second: object, between: str = "\n\n") -> Any:
@@ -319,8 +352,8 @@ class _Repair:
         ] = {}  # original id -> its result, and whether it is real
         self._orphans: dict[
             str, list[tuple[Message, Message]]
-        ] = {}  # results without a call, and the messages for them
-        self._orphan_messages: list[Message] = []  # messages to put after the results of the step
+        ] = {}  # by id: results without a call, each with a user message made from it
+        self._orphan_messages: list[Message] = []  # these messages go after the results of the step
 
     def run(self, messages: Iterable[Any]) -> tuple[list[Message], list[str]]:
         from pure_agent_loop.llm.foreign import translated
@@ -407,7 +440,7 @@ class _Repair:
         else:
             self._renamed.setdefault(original_id, []).append(new)
         checked = wire_call(ToolCall(new, name, arguments))
-        if _is_text_of(given_arguments, arguments):  # the same bytes keep prompt caches warm
+        if _is_text_of(given_arguments, arguments):  # unchanged bytes keep prompt caches valid
             checked["function"]["arguments"] = cast("str", given_arguments)
         return with_extra(checked, extra_of_call(call))
 

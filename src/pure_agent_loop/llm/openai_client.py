@@ -16,7 +16,7 @@ from pure_agent_loop.llm.adapt import LIMIT_FIELDS, adapt_fields, adapt_messages
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.cache_marks import cache_key, mark_for_cache
-from pure_agent_loop.llm.completions import BodyReader
+from pure_agent_loop.llm.completions import TOKEN_OPTIONS, BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
 from pure_agent_loop.llm.http.connections import drain
 from pure_agent_loop.llm.http_client import (
@@ -26,11 +26,11 @@ from pure_agent_loop.llm.http_client import (
     encode_body,
     load_json_packages,
 )
+from pure_agent_loop.llm.key_file import KeyFile
 from pure_agent_loop.llm.learning import LearningClient, RequestAttempt, leave_out_advice
 from pure_agent_loop.llm.options import NOT_IN_BODY
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODELS,
-    NO_THINKING,
     DefaultModel,
     Profile,
     chosen_fields,
@@ -65,15 +65,16 @@ class OpenAIClient(LearningClient):
         model: The model's name on the server.
         api_key: The API key; default ``OPENAI_API_KEY``. Not needed for servers on this machine.
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``; by default, nothing is sent.
+        thinking_level: ``off`` sends nothing, ``none`` switches thinking off; or ``low``, ``medium``,
+            ``high``.
         profile: Settings for the server; if None, chosen by URL and model name.
-        prepared: Whether to load what requests need now; if False, call `prepare` before the first one.
+        prepared: Whether to load what requests need now; if False, or without a key, call `prepare` before
+            the first request.
         client_kwargs: Arguments of ``openai.AsyncOpenAI``. With any argument other than ``timeout`` and
             ``default_headers``, requests go through the SDK.
 
     Raises:
-        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, `prepare` or the
-            first request raises it.
+        ConfigError: An argument is invalid. `prepare` and the first request raise for a missing key.
     """
 
     _is_chat = True
@@ -83,14 +84,14 @@ class OpenAIClient(LearningClient):
         model: str,
         api_key: str | None = None,
         base_url: str | None = None,
-        thinking_level: str = NO_THINKING,
+        thinking_level: str = "off",
         *,
         profile: Profile | None = None,
         prepared: bool = True,
         **client_kwargs: Any,
     ) -> None:
         self.model = str(model)
-        # The caller named no model, so a default may be replaced.
+        # If the caller named no model, the default model may be replaced.
         self._default_models = list(DEFAULT_MODELS) if isinstance(model, DefaultModel) else []
         self._finds_profile = profile is None
         self.base_url = checked_url(str(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL))
@@ -98,13 +99,12 @@ class OpenAIClient(LearningClient):
         self._takes_cache_key = takes_cache_key(self.base_url)
         self.thinking_level = thinking_level
         self.profile = profile or profile_for(self.base_url, model)
-        self.profile.thinking_fields(thinking_level)  # raises for an invalid level
+        self.profile.thinking_fields(thinking_level)  # raises ConfigError for an invalid level
         self._left_out = frozenset(profile.refuses if profile else ())
-        key = checked_key(api_key) or _key_at_hand(self.base_url)
+        self._key_file = api_key if isinstance(api_key, KeyFile) else None
         local = {"timeout": LOCAL_SECONDS} if is_loopback(self.base_url) else {}
-        self._take_settings(
-            {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
-        )
+        self._settings = {"max_retries": 0, **local, **client_kwargs, "base_url": self.base_url}
+        self._take_key(api_key)
         self._props: Any = None
         self._reported_window: int | None = None
         self._connect(prepared=prepared)
@@ -116,7 +116,7 @@ class OpenAIClient(LearningClient):
         return self._ask(messages, tools, kwargs, stream=True)
 
     async def template_supports_tools(self) -> bool | None:
-        """Return whether the chat template of a llama.cpp server supports tools; None if unknown.
+        """Return True if the chat template of a llama.cpp server supports tools; None if unknown.
 
         A template without tools drops them silently: the request succeeds, but the model gets no tools. Only
         servers on this machine or a private network are queried.
@@ -158,7 +158,7 @@ class OpenAIClient(LearningClient):
             self._reported_window = window if isinstance(window, int) and window > 0 else None
         return props
 
-    def _body(self, attempt: RequestAttempt) -> JsonObject:
+    def _body(self, attempt: RequestAttempt, *, breaks_tokens: bool = True) -> JsonObject:
         profile, options, tools = attempt.profile, attempt.options, attempt.tools
         stream = attempt.stream and options.get("stream") is not False
         body: JsonObject = {
@@ -167,7 +167,7 @@ class OpenAIClient(LearningClient):
         }
         if tools := with_server_tools(tools, options):
             body["tools"] = tools
-        if (tokens := control_tokens(profile.control_tokens)) is not None:
+        if breaks_tokens and (tokens := control_tokens(profile.control_tokens)) is not None:
             tokens.break_request(body, attempt.messages)
         if profile.cache_marks:
             mark_for_cache(body)
@@ -189,21 +189,30 @@ class OpenAIClient(LearningClient):
             return {}
         profile, options = attempt.profile, attempt.options
         level = options.get("thinking_level") or self.thinking_level
-        # A model that rejects the fields for "off" cannot think, so these may be left out.
-        fields = profile.thinking_fields(level) if level != "off" else ()
+        # A model that rejects the fields for "none" cannot think, so these may be left out.
+        fields = profile.thinking_fields(level) if level != "none" else ()
         names = {*chosen_fields(options), *fields}
         return {name: _ADVICE if name in profile.thinking else leave_out_advice(name) for name in names}
 
+    def _encoded(self, attempt: RequestAttempt) -> bytes:
+        """Return the body as JSON; a body that contains a control token is encoded again."""
+        encoded = encode_body(attempt.body)
+        tokens = control_tokens(attempt.profile.control_tokens)
+        if tokens is None or not tokens.are_in(encoded):
+            return encoded
+        attempt.body = self._body(attempt)
+        return encode_body(attempt.body)
+
     async def _send(self, attempt: RequestAttempt) -> AsyncGenerator[Delta, None]:
         response = None
-        attempt.body = self._body(attempt)
+        attempt.body = self._body(attempt, breaks_tokens=False)
         try:
-            encoded = encode_body(attempt.body)
+            encoded = self._encoded(attempt)
             transport = await self._connections.transport()
             self._announce(attempt.options)
             answer = await transport.post(encoded, attempt.options)
             if answer.sent is not None:
-                self._learn_sent(answer.sent)
+                self._announce({"extra_headers": answer.sent})
             response = _ResponseReading(answer, attempt, encoded)
             while response.is_open:
                 for delta in await response.next_deltas():
@@ -218,7 +227,7 @@ class OpenAIClient(LearningClient):
                 await response.aclose()
 
     def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:
-        """Use the next default model if the present one is gone."""
+        """Use the next default model if the current one no longer exists."""
         from pure_agent_loop.llm import lessons
 
         model = attempt.body["model"]
@@ -248,16 +257,19 @@ class OpenAIClient(LearningClient):
         control_tokens(self.profile.control_tokens)
         from pure_agent_loop.llm.http.choice import transport_for
 
-        if not self._settings["api_key"]:  # the client had no key when it was created
-            key = _key_at_hand(self.base_url)
-            if not key:
-                raise ConfigError(
-                    f"No API key for {shown_url(self.base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or "
-                    "use a server on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the "
-                    "embedded model (model='local', extra [local])."
-                )
-            self._take_settings({**self._settings, "api_key": key})
+        if not self.has_key:
+            raise ConfigError(
+                f"No API key for {shown_url(self.base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or "
+                "use a server on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the "
+                "embedded model (model='local', extra [local])."
+            )
         return transport_for(self._settings)
+
+    def _take_key(self, api_key: str | None) -> None:
+        key = checked_key(api_key) or checked_key(os.environ.get("OPENAI_API_KEY"))
+        if not key and is_loopback(self.base_url):
+            key = "not-needed"
+        self._take_settings({**self._settings, "api_key": key or ""})
 
 
 class _ResponseReading:
@@ -270,7 +282,8 @@ class _ResponseReading:
 
     def __init__(self, answer: HttpResponse, attempt: RequestAttempt, encoded: bytes) -> None:
         self._answer = answer
-        self._reader = BodyReader(answer.headers.get("content-type", ""))
+        keeps_tokens = not TOKEN_OPTIONS.isdisjoint(attempt.body)
+        self._reader = BodyReader(answer.headers.get("content-type", ""), keeps_tokens=keeps_tokens)
         tokens = control_tokens(attempt.profile.control_tokens) if JOINER_BYTES in encoded else None
         self._mender = None if tokens is None else tokens.mender()
         sent = (attempt.body.get(name) for name in LIMIT_FIELDS)
@@ -302,15 +315,10 @@ class _ResponseReading:
         return delta._replace(finish_reason=OUTPUT_LIMIT) if is_cut else delta
 
     def rest(self) -> Delta | None:
-        """Return the text that was buffered as a possible control token; None without such text."""
+        """Return the text that was buffered as a possible control token; None if nothing was buffered."""
         return None if self._mender is None else self._mender.finish()
 
     async def drain(self) -> None:
         """Read the rest of the body briefly, so that the connection can be reused."""
         if not self._is_read:
             await drain(self._answer)
-
-
-def _key_at_hand(base_url: str) -> Any:
-    """Return the key from the environment, or a dummy key for this machine; empty without either."""
-    return checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")

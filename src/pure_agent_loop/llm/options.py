@@ -40,7 +40,9 @@ class OptionNames(NamedTuple):
         return {name, self.renamed.get(name, name), _camel(name)}
 
     def read(self, options: Options) -> Iterator[tuple[str, Any]]:
-        """Yield the fields that options set, with their values. Defaults that it lacks are left out.
+        """Yield the fields that options set, with their values.
+
+        Default values of options that the protocol lacks are left out.
 
         Raises:
             ConfigError: The protocol lacks an option.

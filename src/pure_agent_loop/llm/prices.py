@@ -1,8 +1,8 @@
 """Prices of models by server: the data of genai-prices (MIT licence), or a newer copy of it.
 
 `prices.json` holds a dated copy, reduced to models that write text; its licence is in ``prices.LICENSE``.
-`scripts/update_prices.py` makes it. ``pal cost update FILE`` puts a newer one into the user's data folder,
-which is read instead. Prices are never fetched from the network.
+`scripts/update_prices.py` writes `prices.json`. ``pal cost update FILE`` puts a newer one into the user's
+data folder, which is read instead. Prices are never fetched from the network.
 
 The file names its source, date, licence and currency, and lists providers. A model is
 ``[id, rule, price, [when, price], ...]``: the last price whose `when` holds counts; `when` is a date from
@@ -66,7 +66,7 @@ def price_of(client: object, options: Options | None = None) -> Price | None:
     if own is not None and isinstance(own, Price):
         return own
     url = getattr(client, "base_url", None)
-    if not url:  # a `Fallback` prices each response itself
+    if not url:  # a group such as `Fallback` has no URL, and prices each response itself
         members = getattr(client, "clients", None)
         return price_of(members[0], options) if members else None
     model = (options or {}).get("model") or model_of(client)
@@ -278,7 +278,7 @@ def reduced(providers: Sequence[JsonFields], source: str, day: str) -> JsonObjec
     for provider in providers:
         models = [_reduced_model(model, day) for model in provider["models"]]
         priced = [model for model in models if model[2] is not None]
-        # A model without a price stays where a rule of another model would give it that price.
+        # Keep a model without a price if the rule of another model would match it and give it a wrong price.
         kept = [m for m in models if m[2] is not None or any(_names(p, m[0].lower()) for p in priced)]
         if not priced and not provider.get("fallback_model_providers"):
             continue
@@ -298,7 +298,7 @@ def _reduced_model(model: JsonFields, day: str) -> list[Any]:
     listed = [{"prices": prices}] if isinstance(prices, Mapping) else prices
     dated = [(_when(each.get("constraint")), _reduced_price(each["prices"])) for each in listed]
     valid = [i for i, (when, _) in enumerate(dated) if not _HOURS.fullmatch(when) and when <= day]
-    first, *later = dated[valid[-1] if valid else 0 :]  # earlier prices are no longer valid
+    first, *later = dated[valid[-1] if valid else 0 :]  # drop prices that are no longer valid
     rule = _reduced_rule(model["match"])
     return [model["id"], "" if rule == f"={model['id'].lower()}" else rule, first[1], *map(list, later)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.media import MEDIA_KINDS
@@ -33,6 +33,7 @@ REQUEST_FIELDS = PROTOCOL_FIELDS | TRANSPORT_FIELDS | {"extra_body"}
 # Default models with their shutdown dates, per OpenAI's deprecation list of 2026-11-25. If a server reports
 # that a model no longer exists, the next model is used.
 DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra": ""}
+DEFAULT_TEMPERATURE = 0.7
 # Request fields that switch thinking on; "{level}" becomes low, medium or high.
 REASONING_EFFORT = {"reasoning_effort": "{level}"}  # OpenAI
 THINKING_ENABLED = {"thinking": {"type": "enabled"}}  # DeepSeek, GLM, Kimi, Doubao and others
@@ -51,7 +52,7 @@ CONTROL_TOKENS = (
     "[CALL_ID]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[THINK]", "[/THINK]",
     "[IMG]", "[IMG_*]",
     "<bos>", "<eos>", "<start_*>", "<end_*>", "<unused*>",  # Gemma
-    "<tool_response>", "</tool_response>",  # Qwen: the border between a tool's text and a person's
+    "<tool_response>", "</tool_response>",  # Qwen: separates a tool's text from a person's
     "]~b]", "]~!b[", "[e~[", "<minimax:*>", "</minimax:*>",  # MiniMax
     "<seed:*>", "</seed:*>", "[|*|]", "[gMASK]", "<sop>", "<eop>",  # Seed-OSS, EXAONE, GLM
     "<reserved_*>", "<SPECIAL_*>", "<extra_id_*>",  # Baichuan, Nemotron
@@ -118,9 +119,7 @@ class DefaultModel(str):
 
 
 DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
-DEFAULT_TEMPERATURE = DefaultFloat(0.7)
-NO_CALLS = DefaultText("none")  # value of `tool_choice`
-NO_THINKING = cast("ThinkingLevel", DefaultText("off"))  # a default: a model that always thinks may ignore it
+NO_CALLS = DefaultText("none")  # default value of `tool_choice`
 
 
 def chosen_fields(options: Options) -> frozenset[str]:
@@ -129,7 +128,7 @@ def chosen_fields(options: Options) -> frozenset[str]:
     return frozenset(own | set(options.get("extra_body") or ()))
 
 
-ThinkingLevel = Literal["off", "low", "medium", "high"]
+ThinkingLevel = Literal["off", "none", "low", "medium", "high"]
 OutputMode = Literal["native", "tool", "prompted"]
 THINKING_LEVELS: tuple[str, ...] = get_args(ThinkingLevel)
 
@@ -153,9 +152,9 @@ class Profile:
         url: Regular expression searched in the base URL; empty matches all.
         model: Regular expression searched in the model name; empty matches all.
         thinking: Request fields that enable thinking.
-        thinking_off: Request fields for ``thinking_level="off"``, for models that think by default; None for
-            models that always think, for which the level is an error. The default level sends nothing.
-        levels: Thinking levels of the model, other than ``off``; any other level is an error.
+        thinking_off: Request fields for ``thinking_level="none"``, for models that think by default; None for
+            models that always think, for which the level is an error.
+        levels: Thinking levels of the model, other than ``off`` and ``none``; any other level is an error.
         refuses: Request fields to omit, such as ``temperature`` or ``thinking.display``.
         output_limit_field: Name of the output limit, ``max_tokens`` or ``max_completion_tokens``; empty
             keeps the caller's.
@@ -168,7 +167,7 @@ class Profile:
         user_after_tool: A user message may follow a tool's result; else an assistant message is inserted.
         parallel_calls: A message may hold several calls; else the history has one message per call.
         null_content: A message with calls may lack content; else the content is an empty string.
-        call_stand_in: Fields for the first call of a message that lacks them, as it came from another model.
+        call_stand_in: Fields for the first call of a message that lacks them because another model wrote it.
         call_id_length: Number of letters and digits of a call id; None allows any id.
         call_id_limit: Maximum characters of a call id, of letters, digits, ``_`` and ``-``; other ids are
             replaced. None allows any id.
@@ -190,7 +189,7 @@ class Profile:
         message_refuses: Fields to leave out of messages and of the calls in them, such as ``annotations``.
         control_tokens: Texts that the server would read as control tokens, such as ``<|im_end|>``; ``*``
             matches some characters. These texts are broken up in requests, so that no data can end a turn.
-            None for `CONTROL_TOKENS`, empty for none.
+            None for `CONTROL_TOKENS`; empty to break up no text.
         cache_key: Whether to send a generated ``prompt_cache_key``, which keeps the requests of a
             conversation on one machine; None sends it to OpenAI only.
         cache_marks: Whether to mark parts of messages for the cache, with ``cache_control``.
@@ -237,7 +236,7 @@ class Profile:
                 continue
             if isinstance(value, str):
                 raise ConfigError(f"Profile.{name}={value!r} must be a list of names: [{value!r}].")
-            object.__setattr__(self, name, tuple(value))  # so that equal profiles compare equal
+            object.__setattr__(self, name, tuple(value))  # a tuple, so that equal profiles compare equal
         if wrong := [kind for kind in self.takes or () if kind not in MEDIA_KINDS]:
             raise ConfigError(f"Profile.takes holds unknown {wrong!r}. Use: {', '.join(MEDIA_KINDS)}.")
         _check_tokens(self.control_tokens or ())
@@ -263,18 +262,18 @@ class Profile:
         return bool(re.search(self.url, base_url, re.I) and re.search(self.model, model, re.I))
 
     def thinking_fields(self, level: str) -> JsonObject:
-        """Return the request fields for a thinking level; none for the default level.
+        """Return the request fields for a thinking level; none for ``off``.
 
         Raises:
             ConfigError: The level is unknown, or the model has no such level.
         """
         check_thinking_level(level)
-        if level == "off" and isinstance(level, Default):
-            return {}
         if level == "off":
+            return {}
+        if level == "none":
             if self.thinking_off is None:
                 raise ConfigError(
-                    f"thinking_level='off': {self.name} always thinks. Use 'low', or leave it out."
+                    f"thinking_level='none': {self.name} always thinks. Use 'low', or leave it out."
                 )
             return dict(self.thinking_off)
         if level not in self.levels:
@@ -341,7 +340,7 @@ PROFILES: list[Profile] = [
         url=r"api\.deepseek\.com",
         thinking={**THINKING_ENABLED, **REASONING_EFFORT},
         thinking_off=THINKING_DISABLED,
-        output_limit_field="max_tokens",  # the server ignores the other name
+        output_limit_field="max_tokens",  # the server ignores `max_completion_tokens`
         reasoning_echo="reasoning_content",
         echo_scope="history",
         takes=(),
@@ -373,10 +372,11 @@ PROFILES: list[Profile] = [
         levels=[
             "low",
             "high",
-        ],  # low, high and max, and any other effort is an error: charmbracelet/catwalk#603
+        ],  # efforts are low, high and max; any other is an error: charmbracelet/catwalk#603
         reasoning_echo="reasoning_content",
         echo_scope="history",
-        schema_without=["$ref", "$defs"],  # arguments whose schema is a reference come back as text
+        # The model returns arguments as text if their schema is a reference.
+        schema_without=["$ref", "$defs"],
     ),
     Profile(
         "GLM 5.2",
@@ -399,7 +399,7 @@ PROFILES: list[Profile] = [
         "MiniMax M2",
         url=r"api\.minimaxi?\.(io|com|chat)",
         model="minimax-m2",
-        thinking={},  # the server ignores a thinking switch
+        thinking={},  # no field, because the server ignores a thinking switch
         thinking_off=None,
     ),
     Profile(

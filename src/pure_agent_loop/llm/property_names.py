@@ -24,7 +24,7 @@ PLAIN_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,63}"  # every server accepts such a name
 _PROPERTIES = ("properties", "dependentRequired", "dependentSchemas")
 _HASH_DIGITS = 8
 _BOUND = re.compile(r"\{\d*,(\d+)\}\Z")
-_TEXT = -1  # key of the answer's text among the texts of calls, whose keys are indexes
+_TEXT = -1  # key of the response's text; the texts of calls have their indexes as keys
 
 
 class PropertyNames:
@@ -43,7 +43,7 @@ class PropertyNames:
         return bool(self._sent)
 
     def in_schema(self, schema: object) -> Any:
-        """Return JSON data with the replacements in its schemas; each is described by its own name."""
+        """Return JSON data with the replacements in its schemas; each description has the original name."""
         if isinstance(schema, list):
             return [self.in_schema(item) for item in schema]
         if not isinstance(schema, Mapping):
@@ -82,7 +82,7 @@ class PropertyNames:
         return {**call, "function": {**call["function"], "arguments": json.dumps(sent, ensure_ascii=False)}}
 
     def restorer(self, *, also_text: bool) -> NameRestorer:
-        """Return an object that puts the own names into one response.
+        """Return an object that restores the original names in one response.
 
         Args:
             also_text: Whether the text of the response is JSON with these names, as in a typed answer.
@@ -91,7 +91,7 @@ class PropertyNames:
 
 
 class NameRestorer:
-    """Restores the own names in a streamed response: `take` each delta, then `finish`."""
+    """Restores the original names in a streamed response: `take` each delta, then `finish`."""
 
     def __init__(self, own: Mapping[str, str], *, also_text: bool) -> None:
         self._own, self._also_text = own, also_text
@@ -99,12 +99,12 @@ class NameRestorer:
         self._held: dict[int | None, str] = {}
 
     def take(self, delta: Delta) -> Delta:
-        """Return the delta with the own names; a possible beginning of a name is buffered."""
+        """Return the delta with the original names; a possible beginning of a name is buffered."""
         text = self._restored(_TEXT, delta.text) if self._also_text else delta.text
         return delta._replace(text=text, tool_calls=tuple(map(self._part, delta.tool_calls)))
 
     def finish(self) -> Delta:
-        """Return what is still buffered."""
+        """Return the buffered delta."""
         text = self._held.pop(_TEXT, "")
         rest = ((index, rest) for index, rest in self._held.items() if rest)
         return Delta(text, tool_calls=tuple(ToolCallDelta(index, arguments=rest) for index, rest in rest))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import leave_out
 from pure_agent_loop.llm.addresses import checked_url, is_loopback
+from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections, drain
 from pure_agent_loop.llm.http_client import (
     LOCAL_SECONDS,
@@ -18,6 +19,7 @@ from pure_agent_loop.llm.http_client import (
     encode_body,
     load_json_packages,
 )
+from pure_agent_loop.llm.key_file import KeyFile
 from pure_agent_loop.llm.learning import LearningClient, RequestAttempt, leave_out_advice
 from pure_agent_loop.llm.options import OptionNames
 from pure_agent_loop.llm.profiles import check_thinking_level, chosen_fields
@@ -47,17 +49,17 @@ class ProtocolClient(LearningClient):
         api_key: The API key; default the maker's variable, which is sent only to the maker or to the URL of
             the maker's variable. Not needed for servers on this machine.
         base_url: The server's URL; default the maker's variable, else the maker's server.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
-        prepared: Whether to load what requests need now; if False, call `prepare` before the first one.
+        thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
+        prepared: Whether to load what requests need now; if False, or without a key, call `prepare` before
+            the first request.
         timeout: Seconds to wait for the next piece of a response; None for the default.
         default_headers: Headers of every request.
 
     Raises:
-        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, the first request
-            raises for a missing key.
+        ConfigError: An argument is invalid. `prepare` and the first request raise for a missing key.
     """
 
-    thinks_in_text = False  # thinking has a separate field
+    thinks_in_text = False  # False, because these protocols have a separate field for thinking
     default_url: ClassVar[str]
     url_variable: ClassVar[str]
     key_variable: ClassVar[str]
@@ -65,7 +67,7 @@ class ProtocolClient(LearningClient):
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
-    _window_field: ClassVar[str] = ""  # field with the window in tokens, in the server's facts
+    _window_field: ClassVar[str] = ""  # field of the server's model facts that has the window in tokens
     needs_key: ClassVar[bool] = True  # False if other credentials are possible
 
     def __init__(
@@ -82,9 +84,10 @@ class ProtocolClient(LearningClient):
         if thinking_level is not None:
             check_thinking_level(thinking_level)
         self.model = str(model)
-        self.thinking_level = thinking_level
+        self.thinking_level = None if thinking_level == "off" else thinking_level
         self.context_window = None
-        self._has_asked = False  # for the context window
+        self._has_asked = False  # True once the server was asked for the context window
+        self._histories: WrittenHistories[Any] = WrittenHistories()
         self.base_url = checked_url(str(base_url or os.environ.get(self.url_variable) or self.default_url))
         self.origin = f"{shown_url(self.base_url.rstrip('/'))} {model}"
         self._takes_variable = base_url is None or self.is_own(self.base_url)
@@ -96,6 +99,7 @@ class ProtocolClient(LearningClient):
         }
         if timeout is not None or is_loopback(self.base_url):
             self._settings["timeout"] = LOCAL_SECONDS if timeout is None else timeout
+        self._key_file = api_key if isinstance(api_key, KeyFile) else None
         self._take_key(api_key)
         self._connect(prepared=prepared)
 
@@ -115,9 +119,10 @@ class ProtocolClient(LearningClient):
     async def find_context_window(self) -> int | None:
         """Return `context_window`, after a query to the server that is sent once."""
         if not self._has_asked and (address := self._model_address()):
-            self._has_asked = True
             try:
-                info = await (await self._connections.transport()).get(address, PROBE_SECONDS)
+                transport = await self._connections.transport()  # without a key, it is asked again
+                self._has_asked = True
+                info = await transport.get(address, PROBE_SECONDS)
             except Exception:  # noqa: BLE001 - other servers list no models
                 return None
             self._read_model(info)
@@ -169,8 +174,8 @@ class ProtocolClient(LearningClient):
         options = attempt.options
         own = {field: name for name in chosen_fields(options) for field in self._option_names.spellings(name)}
         level = options.get("thinking_level") or self.thinking_level
-        # A model that rejects the fields for "off" cannot think, so these may be left out.
-        level_fields = _LEVEL_FIELDS if level not in (None, "off") else ()
+        # A model that rejects the fields for "none" cannot think, so these may be left out.
+        level_fields = _LEVEL_FIELDS if level not in (None, "off", "none") else ()
         chosen: dict[str, str] = {}
         for path in settings_of(attempt.body):
             name = own.get(path.partition(".")[0]) or own.get(path.rpartition(".")[2])
@@ -216,8 +221,6 @@ class ProtocolClient(LearningClient):
         from pure_agent_loop.llm.http.choice import transport_for
 
         if not self.has_key:
-            self._take_key(None)
-        if not self.has_key:
             raise ConfigError(
                 f"No API key for {shown_url(self.base_url)}. Pass api_key=..., or set "
                 f"{self.key_variable}, which is sent only to {self.own_host} or to {self.url_variable}."
@@ -238,14 +241,14 @@ class ProtocolClient(LearningClient):
             self._announce(options)
             response = await transport.post(encode_body(body), options)
             if response.sent is not None:
-                self._learn_sent(response.sent)
+                self._announce({"extra_headers": response.sent})
             reader.is_document = reader.stream_type not in response.headers.get("content-type", "").lower()
             data = b"-"
             while data and not reader.is_done:
                 try:
                     data = await response.read()
                 except Exception:
-                    if not (data := response.buffered()):  # the bytes received before the connection failed
+                    if not (data := response.buffered()):  # read what arrived before the connection failed
                         raise
                 for delta in reader.feed(data) if data else reader.close():
                     yield delta

@@ -66,7 +66,8 @@ class ProtocolReader(ABC):
     def close(self) -> Iterator[Delta]:
         """Yield the last deltas at the end of the body. Raises the errors of `feed`."""
         if self.is_document:
-            *chunks, whole = split_array(bytes(self._document))  # some send a stream as one array
+            # Some servers send a whole stream as one array.
+            *chunks, whole = split_array(bytes(self._document))
             yield from self._read(chunks)
             yield from _guarded(self._whole, whole, "response")
             return
@@ -109,6 +110,6 @@ def checked_string(value: object) -> str:
 
 
 def is_error(event: JsonFields) -> bool:
-    """Return True for an event that reports an error; one that names none, as in ``error: null``, is none."""
+    """Return True for an event that reports an error; False for an empty field, such as ``error: null``."""
     kind, details = event.get("type"), event.get("error")
     return bool(details or (kind and (event.get("message") or event.get("code")))) and kind in ("error", None)

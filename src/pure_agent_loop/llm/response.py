@@ -34,10 +34,10 @@ from pure_agent_loop.support.text import clean_text
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 _QUOTES = ("`", "'", '"')
-OUTPUT_LIMIT = "output_limit"  # cut off, but must not be continued
-REFUSED = "refused"  # refused by the model: the response so far, calls included, is discarded
+OUTPUT_LIMIT = "output_limit"  # internal reason: the response was cut off but must not be continued
+REFUSED = "refused"  # internal reason: the model refused, so the response so far is discarded, calls included
 CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT, REFUSED)
-_REASONS = {  # this package's reason -> servers' spellings, in lower case
+_REASONS = {  # spellings that servers use, in lower case, by this package's finish reason
     "stop": "stop end end_turn eos eos_token stop_sequence complete completed",
     "tool_calls": "function_call function_calls tool_call tool_use",
     "length": "max_tokens max_output_tokens model_length model_context_window_exceeded",
@@ -103,7 +103,7 @@ class ThinkSplitter:
         if stripped.startswith(self.OPEN):
             self.has_opened, self._state = True, "opened"
             self._buffer = stripped[len(self.OPEN) :]
-        elif not self.OPEN.startswith(stripped):  # text other than white space and a part of the tag
+        elif not self.OPEN.startswith(stripped):  # the text cannot be the beginning of the tag
             self._state = "answer"
 
     def _skip_newlines(self, then: str) -> None:
@@ -154,9 +154,11 @@ class LLMResponse:
         reasoning_content: The reasoning, or None.
         finish_reason: ``stop``, ``tool_calls``, ``length``, ``content_filter``, or None.
         extra: Server-specific fields of the message, to be sent back, or None.
-        origin: The server and model that added `extra`, or the extra fields of a call; empty without any.
-        spent: Tokens of failed attempts before this response; None for none.
+        origin: The server and model that added `extra`, or the extra fields of a call; else empty.
+        spent: Tokens of failed attempts before this response; None if there were none.
         served: The parts of the text and the models that wrote them; empty for a client of one model.
+        token_details: What the caller asked the server to tell about tokens, as it came: ``logprobs``,
+            ``token_ids``, ``prompt_logprobs``, ``prompt_token_ids``; None without any.
     """
 
     content: str | None
@@ -169,6 +171,7 @@ class LLMResponse:
     origin: str = ""
     spent: TokenUsage | None = None
     served: tuple[ServedPart, ...] = ()
+    token_details: dict[str, Any] | None = None
 
     @property
     def has_tool_calls(self) -> bool:
@@ -187,7 +190,8 @@ class LLMResponse:
         Raises:
             LLMError: The completion holds no choice, or an error object.
         """
-        from pure_agent_loop.llm.completions import parse_completion  # for other clients
+        # Imported here, because only custom clients need it.
+        from pure_agent_loop.llm.completions import parse_completion
 
         assembler = Assembler()
         assembler.feed(parse_completion(response)._replace(raw=response))
@@ -207,7 +211,10 @@ class LLMResponse:
         )
         finish = self.finish_reason or ("tool_calls" if calls else "stop")
         text, thinking = self.content or "", self.reasoning_content or ""
-        return Delta(text, thinking, calls, finish, self.usage, self.raw, extra=self.extra)
+        details = self.token_details
+        return Delta(
+            text, thinking, calls, finish, self.usage, self.raw, extra=self.extra, token_details=details
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form, without `raw`."""
@@ -221,6 +228,7 @@ class LLMResponse:
             **({"origin": self.origin} if self.origin else {}),
             **({} if self.spent is None else {"spent": self.spent.to_dict()}),
             **({"served": [[part.model, part.start] for part in self.served]} if self.served else {}),
+            **({"token_details": self.token_details} if self.token_details else {}),
         }
 
     @classmethod
@@ -237,6 +245,7 @@ class LLMResponse:
             origin=data.get("origin", ""),
             spent=None if spent is None else TokenUsage.from_dict(spent),
             served=tuple(ServedPart(model, start) for model, start in data.get("served", ())),
+            token_details=data.get("token_details"),
         )
 
 
@@ -307,15 +316,16 @@ class Assembler:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: CallGatherer | None = None
-        self._cleaner: _Cleaner | None = None  # created on first use, like the calls
+        self._cleaner: _Cleaner | None = None  # created on first use
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self.refused_usage: TokenUsage | None = None
-        """A report with a count below zero, which counts as none."""
+        """A usage report with a count below zero, which is ignored."""
         self._raw: Any = None
-        self._is_flushed = True  # the buffer is empty
+        self._is_flushed = True  # True while the buffer is empty
         self._extra: list[dict[str, Any]] = []
-        self.has_extra = False  # the message or a call has server-specific fields
+        self.has_extra = False  # True if the message or a call has server-specific fields
+        self._token_details: list[dict[str, Any]] = []
         self.has_begun = False
         """True once the response has begun."""
         self.served: list[ServedPart] = []
@@ -343,12 +353,12 @@ class Assembler:
             self._calls.add(delta.tool_calls)
             for part in delta.tool_calls:
                 self.has_extra = self.has_extra or part.extra is not None
-        if delta.extra:
-            self._extra.append(delta.extra)
-            self.has_extra = True
+        if delta.extra or delta.token_details:
+            self._take_fields(delta)
         if delta.finish_reason and self._finish_reason not in CUT_OFF:
             reason = FINISH_REASONS.get(delta.finish_reason.lower(), delta.finish_reason)
-            if self._finish_reason is None or reason not in ("stop", CLOSED):  # the least specific reasons
+            # A specific reason replaces a general one.
+            if self._finish_reason is None or reason not in ("stop", CLOSED):
                 self._finish_reason = reason
         if delta.usage:
             usage, known = delta.usage.checked(), self._usage
@@ -360,8 +370,15 @@ class Assembler:
             return delta
         return delta._replace(text=text, reasoning=reasoning, tool_calls=shown)
 
+    def _take_fields(self, delta: Delta) -> None:
+        if delta.extra:
+            self._extra.append(delta.extra)
+            self.has_extra = True
+        if delta.token_details:
+            self._token_details.append(delta.token_details)
+
     def flush(self) -> Delta:
-        """Return what `feed` has buffered, after the last delta."""
+        """Return the text that `feed` has buffered, after the last delta."""
         if self._is_flushed or self._cleaner is None:
             return NOTHING
         self._is_flushed = True
@@ -382,6 +399,7 @@ class Assembler:
         self._text = ["".join(self._text)[:start]] if start else []
         self._reasoning, self._calls, self._cleaner = [], None, None
         self._finish_reason = self._usage = self.refused_usage = self._raw = None
+        self._token_details = []
         self._extra, self.has_extra, self.has_begun, self.is_settled = [], False, False, False
         self.served = [*(part for part in self.served if part.start < start), delta.served]
         return delta._replace(text=held.text, reasoning=held.reasoning) if start else delta
@@ -417,7 +435,8 @@ class Assembler:
             _, reasoning = self._joined()
             refusal = LLMResponse(None, [], self._usage, self._raw, reasoning, "content_filter")
             return self._of_models(refusal) if self.served else refusal
-        is_filtered = reason == "content_filter"  # what the filter removed may have qualified the calls
+        # Drop the calls then: the removed text may have qualified them.
+        is_filtered = reason == "content_filter"
         gathered = None if is_filtered else self._calls
         calls = [] if gathered is None else gathered.finish(reason if reason in CUT_OFF else "")
         is_begun = self._calls is not None and not calls and self._calls.is_begun and reason not in CUT_OFF
@@ -433,7 +452,9 @@ class Assembler:
             reason = "tool_calls"
         text, reasoning = self._joined()
         extra = joined(self._extra) if self._extra and gathered is self._calls else None
-        response = LLMResponse(text, calls, self._usage, self._raw, reasoning, reason, extra)
+        details = _in_sequence(self._token_details) if self._token_details else None
+        rest = self._usage, self._raw, reasoning, reason, extra
+        response = LLMResponse(text, calls, *rest, token_details=details)
         return self._of_models(response) if self.served else response
 
     def _of_models(self, response: LLMResponse) -> LLMResponse:
@@ -467,6 +488,20 @@ async def assembled(deltas: AsyncIterable[Delta], *, splits_thinking: bool = Tru
     async for delta in deltas:
         assembler.feed(delta)
     return assembler.finish()
+
+
+def _in_sequence(pieces: list[dict[str, Any]]) -> dict[str, Any]:
+    """Join the pieces of a stream: lists one after the other, at any depth."""
+    whole: dict[str, Any] = {}
+    for name in dict.fromkeys(name for piece in pieces for name in piece):
+        values = [value for piece in pieces if (value := piece.get(name)) is not None]
+        if values and all(isinstance(value, dict) for value in values):
+            whole[name] = _in_sequence(values)
+        elif values and all(isinstance(value, list) for value in values):
+            whole[name] = [item for value in values for item in value]
+        else:
+            whole[name] = values[-1] if values else None
+    return whole
 
 
 def _showable(parts: tuple[ToolCallDelta, ...]) -> tuple[ToolCallDelta, ...]:

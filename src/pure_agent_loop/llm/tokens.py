@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -27,8 +27,8 @@ _CJK = lazy_pattern(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
 _JSON = json.JSONEncoder(ensure_ascii=False)
 OTHER_PART_TOKENS = 1_000  # tokens of an image or a sound of any size
-LONGEST_TOKEN = 128  # letters of the longest token in the vocabularies of today's models: a row of blanks
-MESSAGE_OVERHEAD = 4  # tokens for role and separators in usual chat templates
+LONGEST_TOKEN = 128  # length of the longest token in vocabularies of current models, a run of blanks
+MESSAGE_OVERHEAD = 4  # tokens for the role and the separators of a message in common chat templates
 _PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled from a longer text, to limit the cost
 # A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
 # request. Estimates of short requests are too rough for this check.
@@ -90,7 +90,7 @@ def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
 
 
 def usage_of_partial(known: TokenUsage | None, prompt: int, written: str) -> TokenUsage:
-    """Return the usage of a response that broke off: what its server reported, else estimated.
+    """Return the usage of a response that broke off, as its server reported it, else estimated.
 
     Args:
         known: Report so far; servers count the output at the end.
@@ -107,7 +107,7 @@ def usage_of_partial(known: TokenUsage | None, prompt: int, written: str) -> Tok
 
 
 def is_plausible(usage: TokenUsage, written: str) -> bool:
-    """Return False if the output tokens of a report cannot spell what was written."""
+    """Return False if a report has too few output tokens for the text that was written."""
     return (usage.completion_tokens + 1) * LONGEST_TOKEN >= len(written)
 
 
@@ -140,6 +140,7 @@ class ContextLedger:
         prompt: Prompt tokens of the newest request, as counted; 0 if unknown.
         sizes: Estimates of the messages, computed once each. This field is not part of the plain form.
         tools: The newest tools, and the estimate for them. This field is not part of the plain form.
+        unreported: Changes that no event has reported yet. This field is not part of the plain form.
     """
 
     tokens: int = 0
@@ -150,16 +151,21 @@ class ContextLedger:
     prompt: int = 0
     sizes: list[int] = field(default_factory=list, compare=False, repr=False)
     tools: tuple[Any, int] | None = field(default=None, compare=False, repr=False)
+    unreported: list[Boundary] = field(default_factory=list, compare=False, repr=False)
 
     def estimate(self, messages: Sequence[JsonFields]) -> int:
         """Estimate the tokens of all messages, without the server's counts."""
         return sum(self._sizes(messages))
 
-    def length(self, messages: Sequence[JsonFields], fixed: int) -> tuple[int, bool]:
-        """Return the length of the next request, and True if any part of it is estimated."""
+    def length(self, messages: Sequence[JsonFields], fixed: Callable[[], int]) -> tuple[int, bool]:
+        """Return the length of the next request, and True if any part of it is estimated.
+
+        Args:
+            fixed: Estimates the system message and the tools; called only if they are not counted.
+        """
         sizes = self._sizes(messages)
         if not self.tokens or self.messages > len(messages):
-            return fixed + sum(sizes), True
+            return fixed() + sum(sizes), True
         since = sum(sizes[self.messages :])
         return self.tokens + since, not self.counted or since > 0
 
@@ -176,6 +182,22 @@ class ContextLedger:
             return
         self.tokens = usage.prompt_tokens + (usage.completion_tokens if kept else 0)
         self.messages, self.counted = messages, True
+
+    def change(self, rung: str, step: int, old: Sequence[JsonFields], new: Sequence[JsonFields]) -> Boundary:
+        """Return the estimated effect of a change, and keep it for an event."""
+        before, _ = self.length(old, lambda: 0)
+        old_size, new_size = self.estimate(old), sum(map(estimate_message, new))
+        scaled = before * new_size // max(1, old_size)  # a server may count far fewer than estimated
+        boundary = Boundary(
+            rung=rung,
+            step=step,
+            tokens_before=before,
+            tokens_after=max(before - old_size + new_size, scaled),
+            messages_before=len(old),
+            messages_after=len(new),
+        )
+        self.unreported.append(boundary)
+        return boundary
 
     def replaced(self, boundary: Boundary) -> None:
         """Record a change to earlier messages; the count becomes an estimate."""

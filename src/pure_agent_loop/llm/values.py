@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")  # DeepSeek, Kimi, Mistral
+# Fields of DeepSeek, Kimi and Mistral, in this order.
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")
 _USAGE_FIELDS = (
     "prompt_tokens",
     "completion_tokens",
@@ -22,7 +23,7 @@ _COUNTS = (
     *("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"),
     *("cache_write_tokens", "cache_write_1h_tokens"),
 )
-_WHOLES = {  # counts that are a part of another
+_WHOLES = {  # counts that are part of another count, which is the value
     "reasoning_tokens": "completion_tokens",
     "cached_tokens": "prompt_tokens",
     "cache_write_tokens": "prompt_tokens",
@@ -39,7 +40,7 @@ def _add(a: int | None, b: int | None) -> int | None:
     return a if b is None else a + b
 
 
-@dataclasses.dataclass(frozen=True, slots=True)  # plain equality, because usages are compared in each step
+@dataclass(frozen=True, slots=True)
 class TokenUsage:
     """Tokens of one request, or of several added with ``+``.
 
@@ -80,7 +81,7 @@ class TokenUsage:
             for name, usage in other.by_model:
                 sums[name] = sums[name] + usage if name in sums else usage
             by_model = tuple(sums.items())
-        if other.cache_write_tokens is not None:  # rare, and this code runs often
+        if other.cache_write_tokens is not None:  # rare: checked first, because this code runs often
             written = other.cache_write_tokens + (written or 0)
             written_1h = _add(written_1h, other.cache_write_1h_tokens)
         if other.cache_missed_tokens is not None:
@@ -110,8 +111,8 @@ class TokenUsage:
         """Return the usage with `cache_missed_tokens`; unchanged if no cached tokens were reported.
 
         Args:
-            previous: Prompt tokens of the run's previous request; 0 for none. The cache could hold all of
-                them.
+            previous: Prompt tokens of the run's previous request; 0 for the first request. The cache could
+                hold all of these tokens.
         """
         if self.cached_tokens is None:
             return self
@@ -159,7 +160,8 @@ class TokenUsage:
         """Return a report with each part at most its whole, and the total at least its parts.
 
         Returns:
-            None if a count is below zero: such a report is none. A cost below zero becomes an unknown cost.
+            None if a count is below zero, because such a report is invalid. A cost below zero becomes an
+            unknown cost.
         """
         prompt, completion, total = self.prompt_tokens, self.completion_tokens, self.total_tokens
         written = self.cache_write_tokens or 0
@@ -222,7 +224,7 @@ class TokenUsage:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
         data = dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
-        if self.cache_write_tokens is not None:  # newer fields, which old records lack
+        if self.cache_write_tokens is not None:  # omitted if None, as in records of older versions
             data["cache_write_tokens"] = self.cache_write_tokens
         if self.by_model:
             data["by_model"] = {name: usage.to_dict() for name, usage in self.by_model}
@@ -248,7 +250,7 @@ def _reports_of(usage: TokenUsage) -> dict[str, Any]:
     return {name: value for name, value in parts.items() if value}
 
 
-_usage_of = attrgetter(*_USAGE_FIELDS)  # a single call, because each step records its usage
+_usage_of = attrgetter(*_USAGE_FIELDS)  # reads all fields in one call, because each step records its usage
 
 
 def _reported_cost(usage: object) -> float | None:
@@ -282,7 +284,7 @@ def count_of(data: object, name: str) -> int | None:
 
 
 def sum_of(*counts: int | None) -> int:
-    """Return the sum of counts; the lowest one if it is below zero, so that no sum hides it."""
+    """Return the sum of counts; if one is below zero, return the lowest, so that the sum does not hide it."""
     known = [count or 0 for count in counts]
     return min(*known, sum(known)) if min(known) < 0 else sum(known)
 
@@ -374,6 +376,7 @@ class Delta(NamedTuple):
         extra: Server-specific fields of the message, to be sent back, or pieces of them.
         served: Another model writes from here on; only the text before its part stays.
         spent: Tokens of the part so far, if its model failed.
+        token_details: Piece of ``LLMResponse.token_details``.
     """
 
     text: str = ""
@@ -386,6 +389,7 @@ class Delta(NamedTuple):
     extra: dict[str, Any] | None = None
     served: ServedPart | None = None
     spent: TokenUsage | None = None
+    token_details: dict[str, Any] | None = None
 
 
 NOTHING = Delta()

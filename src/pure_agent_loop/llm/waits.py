@@ -91,7 +91,7 @@ def fields_of(document: object) -> Iterator[tuple[str, str]]:
 def _reset(headers: Headers) -> float | None:
     """Return the seconds until every limit that is used up has room again; None if no header names them.
 
-    If the headers do not name what is left of the limits, the first reset counts.
+    If the headers do not name the remaining amounts, the first reset counts.
     """
     used_up, unclear = list[float](), list[float]()
     for name, text in headers.items():
@@ -122,7 +122,7 @@ def _seconds_until(text: str) -> float:
     import email.utils  # rarely needed
 
     try:
-        iso = re.sub(r"\.\d+|z$", "", text)  # Python 3.10 reads neither
+        iso = re.sub(r"\.\d+|z$", "", text)  # remove fractions and the Z, which Python 3.10 cannot parse
         date = datetime.fromisoformat(iso) if text[:4].isdigit() else email.utils.parsedate_to_datetime(text)
         date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
         return date.timestamp() - time.time()

@@ -1,6 +1,6 @@
 """Server-sent events, and the JSON in them, for any protocol. Pure: no I/O.
 
-Unreadable data raises `LLMError` and is never skipped: no part of a response may get lost.
+Unreadable data raises `LLMError` and is never skipped: no part of a response may be lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SSEDecoder:
     """
 
     def __init__(self) -> None:
-        self._rest = bytearray()  # an incomplete event
+        self._rest = bytearray()  # bytes of an incomplete event
         self._after_cr = False
         self._at_start = True
 
@@ -120,7 +120,7 @@ def split_array(payload: bytes) -> list[bytes]:
 def _parse(payload: bytes) -> Any:
     at = payload.find(b'"arguments"')
     may_double = at >= 0 and _OBJECT_ARGUMENTS.search(payload, at)
-    if not may_double:  # of duplicate keys the fast parser keeps only the last
+    if not may_double:  # not the fast parser, which keeps only the last of duplicate keys
         try:
             return from_json(payload)
         except ValueError:  # the fast parser also rejects lone surrogates and raw control characters

@@ -92,6 +92,6 @@ def join_model(
     if models.is_path(source):
         path = models.resolve(source)
     else:
-        check_engine()  # before the model is downloaded
+        check_engine()  # check before the model is downloaded
         path = models.pull_model(source, on_progress)
     return join_server(path, on_progress, settings), path

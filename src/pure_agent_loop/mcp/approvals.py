@@ -10,6 +10,7 @@ from typing import Any
 
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import change_file
+from pure_agent_loop.support.text import parsed_object
 
 
 def digest_of(tool: Any) -> str:
@@ -70,8 +71,4 @@ class Approvals:
 
 
 def _parsed(data: bytes) -> dict[str, str]:
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return {}
-    return {str(name): str(digest) for name, digest in value.items()} if isinstance(value, dict) else {}
+    return {str(name): str(digest) for name, digest in (parsed_object(data) or {}).items()}

@@ -21,18 +21,18 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import safe_str, yes_or_no
 from pure_agent_loop.tool_context import RunContext
 
-MAX_WORDS = 1_000  # characters per question
+MAX_WORDS = 1_000  # maximum characters of a question
 MAX_FIELDS = 20
 TRIES = 3
-MAX_QUESTIONS = MAX_FIELDS * TRIES  # per call, so that a server cannot flood the user
-MAX_LOGS = 100  # log messages reported per call
-MAX_TOKENS = 4_096  # tokens per model answer
+MAX_QUESTIONS = MAX_FIELDS * TRIES  # maximum questions per call, so that a server cannot flood the user
+MAX_LOGS = 100  # maximum log messages reported per call
+MAX_TOKENS = 4_096  # maximum tokens of a model's answer
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(eq=False)
 class _Call:
-    """A running call. The server's questions arrive in another task, but end with the call."""
+    """A running call. The server's questions arrive in another task, and are cancelled with the call."""
 
     run: RunContext[Any]
     context: Context
@@ -105,7 +105,7 @@ class ServerRequests:
 
     @property
     def _call(self) -> _Call | None:
-        """The call that a request belongs to; None if several runs are possible."""
+        """The call to which a request belongs; None if calls of several runs are in progress."""
         return self._calls[-1] if len({id(call.run.run) for call in self._calls}) == 1 else None
 
     def log(self, level: str, logger: str, text: str) -> None:

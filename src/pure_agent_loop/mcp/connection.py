@@ -21,19 +21,20 @@ from pure_agent_loop.mcp.lenient import lenient
 from pure_agent_loop.mcp.pipes import CloseReason, Log, TooLargeError, piped
 from pure_agent_loop.mcp.progress import LOG
 from pure_agent_loop.mcp.settings import LOG_LEVELS, ServerSettings
+from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, error_text
 from pure_agent_loop.support.threads import in_thread
 
-FIRST_WAIT, MAX_WAIT = 0.5, 60.0  # seconds between failed starts; doubled each time
-PATIENCE = 2.0  # seconds a caller waits for the next start
+FIRST_WAIT, MAX_WAIT = 0.5, 60.0  # seconds before the next start after a failure; doubled each time
+PATIENCE = 2.0  # maximum seconds that a caller waits for the next start
 PING_SECONDS = 5.0
 LAST_WORDS_SECONDS = 0.5  # time to wait for a program's last output
 _CLOSED = -32000  # the SDK's code for a closed connection
 _ERROR_CHARS = 500
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")  # error numbers, removed from messages
-_MAX_LOG_CHARS = 10_000  # characters of a log message
+_MAX_LOG_CHARS = 10_000  # maximum characters of a log message
 
 
 class ServerError(ToolExecutionError):
@@ -66,7 +67,7 @@ class Connection:
         self._session: _SdkSession | None = None
         self._failures, self._next_start = 0, 0.0
         self._checks: set[asyncio.Task[None]] = set()
-        self.failure = self.last_error = ""  # of the last start or request; empty once a start succeeds
+        self.failure = self.last_error = ""  # texts of the last error; a successful start clears them
 
     @property
     def is_ready(self) -> bool:
@@ -84,7 +85,7 @@ class Connection:
             return session.client
         if session is None or session.has_ended:
             await self._wait()
-            if self._session is session:  # no other caller has replaced the connection
+            if self._session is session:  # skip if another caller has already replaced the connection
                 self._session = _SdkSession(self._settings, self._start_timeout, self._connect, self._follow)
                 if session is not None:  # after a restart the server's tools may differ
                     self._on_change()
@@ -112,7 +113,7 @@ class Connection:
         raise self._note(error, session)
 
     def _note(self, error: ServerError, session: _SdkSession) -> ServerError:
-        """Keep a failure for the runs of this server, and log it once for each connection."""
+        """Store a failure for the runs that use this server, and log it once per connection."""
         if not session.is_failure_noted:
             LOG.warning("%s", error.message, extra={"is_event": True})
         session.is_failure_noted = True
@@ -162,9 +163,9 @@ class Connection:
 
     async def _check(self, session: _SdkSession) -> None:
         try:
-            await asyncio.wait_for(ping(session.client), PING_SECONDS)
+            await within(PING_SECONDS, ping(session.client))
         except Exception as error:  # noqa: BLE001 - any error means that the server did not answer
-            if _code_of(error) in (None, _CLOSED):  # any other error is an answer
+            if _code_of(error) in (None, _CLOSED):  # an error with another code shows that the server answers
                 session.close_reason.set(model_text("mcp_start_timeout", seconds=PING_SECONDS))
 
     async def close(self) -> None:
@@ -220,7 +221,8 @@ class Connection:
         """Set the log level; listen for changed lists if the server has a stream for them."""
         capabilities = client.server_capabilities
         if capabilities.logging is not None and not is_modern(client):
-            with contextlib.suppress(Exception):  # unwanted messages are filtered here too
+            # Failure is harmless, because this client also filters messages by level.
+            with contextlib.suppress(Exception):
                 await _set_level(client, self._settings.log_level)
         if not getattr(capabilities.tools, "list_changed", False):
             return
@@ -299,7 +301,7 @@ class _SdkSession:
         self._abandon()
 
     def _abandon(self) -> None:
-        self._timer.cancel()  # no further cancel while closing
+        self._timer.cancel()  # the timer must not cancel again while closing
         self.started.set()  # release waiters before close completes
         self.task.cancel()
 
@@ -361,7 +363,7 @@ async def _set_level(client: Any, level: Any) -> None:
 def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") -> str:
     """Return a sentence that explains an error."""
     leaf = error
-    while errors := getattr(leaf, "exceptions", None):  # one error from a group is enough
+    while errors := getattr(leaf, "exceptions", None):  # explain only the first error of a group
         leaf = errors[0]
     kinds = {kind.__name__ for kind in type(leaf).__mro__}
     text = _NUMBER.sub("", one_line(error_text(leaf), _ERROR_CHARS))
@@ -391,7 +393,8 @@ def _not_started(error: OSError, settings: ServerSettings) -> str:
     program = settings.command[0]
     if error.errno != errno.ENOENT:
         return model_text("mcp_cannot_start", program=program, error=error.strerror or error)
-    if settings.cwd and not Path(settings.cwd).is_dir():  # the error does not name the folder
+    # A missing folder raises the same error as a missing program.
+    if settings.cwd and not Path(settings.cwd).is_dir():
         return model_text("mcp_no_folder", folder=settings.cwd)
     return model_text("mcp_one_word" if " " in program.strip() else "mcp_no_program", program=program)
 

@@ -21,7 +21,7 @@ _TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHtt
 _SAME = [field.name for field in fields(ServerSettings) if field.name not in ("name", "command", "transport")]
 FIELDS = ("type", "command", "args", "disabled", *_SAME)
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
-_INPUT = "${input:"  # VS Code asks the user for such values
+_INPUT = "${input:"  # a reference to a value for which VS Code asks the user
 
 
 class UnsetVariableError(ConfigError):

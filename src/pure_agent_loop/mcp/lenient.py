@@ -13,15 +13,16 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any
 
+from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text
 
 _KEY = "pure-agent-loop/left-out"
-MAX_LEVELS = 150  # levels per message; the SDK's parser allows 200
-MAX_DIGITS = 4_000  # digits per whole number; Python allows 4,300
-MAX_OPEN = 10_000  # unanswered requests
-MAX_SHOWN = 2_000  # characters in the list of left-out entries
+MAX_LEVELS = 150  # maximum nesting levels of a message; the SDK's parser allows 200
+MAX_DIGITS = 4_000  # maximum digits of a whole number; Python allows 4,300
+MAX_OPEN = 10_000  # maximum number of tracked unanswered requests
+MAX_SHOWN = 2_000  # maximum characters of the list of left-out entries
 _NAMES = ("name", "uri", "uriTemplate", "title")
 _MARK = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 _CALL, _LIST = "tools/call", "tools/list"
@@ -31,7 +32,7 @@ _ABOUT = (
     "isError",
     "resultType",
     "_meta",
-)  # other fields of a result are data
+)  # all other fields of a result count as data
 Path = tuple[Any, ...]
 Problems = Sequence[Mapping[str, Any]]
 Check = Callable[[Any], Problems]
@@ -123,9 +124,8 @@ class _Requests(_Stream):
         message = item.message
         method, number = getattr(message, "method", ""), getattr(message, "id", None)
         if method and number is not None:
-            self._methods[str(number)] = method
-            if len(self._methods) > MAX_OPEN:  # abandoned requests are never answered
-                del self._methods[next(iter(self._methods))]
+            # Bounded, because some requests are never answered.
+            put_bounded(self._methods, str(number), method, MAX_OPEN)
         await self._inner.send(item)
 
 
@@ -312,10 +312,12 @@ class _Mender:
         return fitting
 
     def _note(self, key: str, what: str, name: str, value: Any, problems: Problems) -> None:
-        others = {p["loc"][:1] for p in problems if p["type"] == "literal_error"}  # other kinds of value
+        # Problems of union alternatives for other kinds of value.
+        others = {p["loc"][:1] for p in problems if p["type"] == "literal_error"}
         own = [p for p in problems if p["loc"][:1] not in others]
         first = (own or [p for p in problems if p["type"] == "literal_error"] or problems)[0]
         why = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
-        if not self._method.endswith("/list"):  # a result's data, which a model may still use
+        # Include the data of a call's result, which a model may still use.
+        if not self._method.endswith("/list"):
             why = f"{why}: {as_text(value)}"
         self._reasons.append(model_text(key, what=what, name=one_line(name), why=why))

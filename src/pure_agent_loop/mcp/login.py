@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from pure_agent_loop.mcp.connection import Connection, ServerError, load_sdk
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.mcp.token_storage import TokenStorage
+from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
@@ -101,7 +102,7 @@ async def asking_browser(
     async def callback() -> Any:
         from mcp.client.auth import AuthorizationCodeResult
 
-        params = await asyncio.wait_for(browser.codes.get(), LOGIN_SECONDS)
+        params = await within(LOGIN_SECONDS, browser.codes.get())
         if "code" not in params:
             why = params.get("error_description") or params.get("error") or "?"
             raise ServerError(model_text("mcp_login_failed", error=one_line(why)))

@@ -83,7 +83,7 @@ class MCPServers:
 
 
 def _by_name(tools: Iterable[Tool], context: StepContext) -> Sequence[Tool]:
-    """Drop tools with a duplicate name: a server must not replace another one's tool."""
+    """Drop tools with a duplicate name: a server must not replace the tool of another server."""
     tools_by_name: dict[str, Tool] = {}
     for tool in tools:
         if tools_by_name.setdefault(tool.name, tool) is not tool:

@@ -23,10 +23,10 @@ class Named(Protocol):
 
 
 async def expand_mentions(servers: Named, task: str, typed: str) -> str:
-    """Return a task with the prompt or the resources that it names. Names of unknown servers stay text.
+    """Return a task with the prompt or the resources that it names. Names of unknown servers are kept.
 
     Args:
-        typed: The part of the task that a person typed; only this is searched, never a prompt's text.
+        typed: The part of the task that a person typed; only this part is searched, never a prompt's text.
 
     Raises:
         ServerError: The prompt or resource does not exist, or the server cannot be reached.

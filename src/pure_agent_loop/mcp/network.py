@@ -32,7 +32,7 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
     Args:
         auth: Adds the login to each request; None for none.
     """
-    has_stream = False  # of the server's own messages
+    has_stream = False  # True if the server has a stream for messages that are not responses
 
     async def noted(response: Any) -> None:
         nonlocal has_stream
@@ -95,7 +95,8 @@ async def _rejects_session(response: Any, is_in_url: bool) -> bool:
     has_session = request.method == "POST" and (is_in_url or "mcp-session-id" in request.headers)
     if not has_session or status not in (400, 404):
         return False
-    if headers.get("content-type", "").startswith("text/event-stream"):  # it may have no end
+    # Not read, because an event stream may never end.
+    if headers.get("content-type", "").startswith("text/event-stream"):
         return bool(status == 404)
     body = await response.aread()
     if status == 400:
@@ -104,7 +105,7 @@ async def _rejects_session(response: Any, is_in_url: bool) -> bool:
         code = json.loads(body)["error"]["code"]
     except (ValueError, LookupError, TypeError):
         return True
-    return bool(code != METHOD_NOT_FOUND)  # the method is missing, not the session
+    return bool(code != METHOD_NOT_FOUND)  # that code means that the method is missing, not the session
 
 
 async def _readable(response: Any) -> None:
@@ -129,7 +130,8 @@ async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGen
         async for piece in chunks:
             for part in piece.splitlines(keepends=True):
                 line += part
-                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK limits events
+                # Longer lines are cut here; the SDK limits events.
+                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:
                     yield _event_line(bytes(line))
                     line.clear()
     yield bytes(line)

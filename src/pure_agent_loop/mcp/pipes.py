@@ -22,19 +22,20 @@ from typing import Any
 from pure_agent_loop.mcp.lenient import repaired
 from pure_agent_loop.mcp.settings import MAX_BYTES, ServerSettings
 from pure_agent_loop.support.child import child_environment, kill_group, write_to
+from pure_agent_loop.support.clock import set_within
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.terminal import one_line
 
 CHUNK = 1 << 18
-MAX_INVALID_LINES = 10_000  # consecutive lines that are not messages
-MAX_LOG = 1_000_000  # bytes; each start overwrites the log
-LEAVE_SECONDS = 1.5  # seconds for the program to exit; again after SIGTERM
+MAX_INVALID_LINES = 10_000  # maximum consecutive lines that are not messages
+MAX_LOG = 1_000_000  # maximum bytes of the log, which each start overwrites
+LEAVE_SECONDS = 1.5  # seconds for the program to exit, and again after SIGTERM
 LAST_SECONDS = 0.5  # seconds for a program that closed its output to exit
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
-_ANSWERS = (  # an answer with the result after the id, or before it
+_ANSWERS = (  # a response whose result follows or precedes the id
     re.compile(rb"\s*\{" + _HEAD + b"," + _ID + rb',\s*"(?:result|error)"'),
     re.compile(rb'\s*\{\s*"(?:result|error)".*,' + _HEAD + b"," + _ID + rb"\}\s*$", re.S),
 )
@@ -160,7 +161,7 @@ async def piped(settings: ServerSettings, log: Log, close_reason: CloseReason) -
         for task in work:
             task.cancel()
         await asyncio.wait(work)
-        await _within(LAST_SECONDS, protocol.exited)
+        await set_within(LAST_SECONDS, protocol.exited)
         for stream in (to_session, from_session):
             stream.close()
         transport.close()  # surviving children may hold its pipes open
@@ -258,7 +259,7 @@ async def _write(process: Any, from_session: Any, to_session: Any, reading: asyn
                 data = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 write_to(process.stdin, data.encode() + b"\n")
                 await process.stdin.drain()
-        except OSError:  # the program reads no more; its exit status may follow
+        except OSError:  # the program no longer reads; wait briefly for the exit status
             await asyncio.wait({reading}, timeout=2 * LAST_SECONDS)
             to_session.close()
 
@@ -272,15 +273,8 @@ async def _listen(process: Any, log: Log) -> None:
         log.close()
 
 
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for an event and return whether it came in time."""
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
-    return event.is_set()
-
-
 async def _stop(process: Any, exited: asyncio.Event) -> None:
     process.stdin.close()
-    if not await _within(LEAVE_SECONDS, exited):
+    if not await set_within(LEAVE_SECONDS, exited):
         kill_group(process, signal.SIGTERM)
-        await _within(LEAVE_SECONDS, exited)
+        await set_within(LEAVE_SECONDS, exited)

@@ -54,5 +54,5 @@ class _AllTools:
         return await self._every(context)
 
     async def call(self, name: str, _: dict[str, Any]) -> Any:
-        """Raise: each tool has its own function."""
+        """Raise an error: runs call the tools' own functions instead."""
         raise LookupError(name)

@@ -21,6 +21,7 @@ from pure_agent_loop.mcp.search import MAX_SHOWN, ToolSearch
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings, default_name
 from pure_agent_loop.mcp.tools import MAX_TOOLS, changed_tool, convert_tool, is_wanted, unique_name
 from pure_agent_loop.mcp.use import Prompts, ServerUse, Tools, all_pages
+from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 # Additional ``_meta`` of a call. The SDK itself adds the trace context of OpenTelemetry.
 REQUEST_META: ContextVar[Mapping[str, Any] | None] = ContextVar("pure_agent_loop_mcp_meta", default=None)
 T = TypeVar("T")
-ASK_SECONDS = 60.0  # seconds for a request about resources and prompts
-MAX_LISTED = 200  # resources listed to a model at once
+ASK_SECONDS = 60.0  # timeout of a request about resources and prompts
+MAX_LISTED = 200  # maximum resources listed to a model at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +241,8 @@ class MCPServer:
 
     async def _within(self, seconds: float, answer: Awaitable[T]) -> T:
         try:
-            return await asyncio.wait_for(answer, seconds)
-        except asyncio.TimeoutError:
+            return await within(seconds, answer)
+        except TimeoutError:
             why = model_text("mcp_start_timeout", seconds=seconds)
             raise ServerError(model_text("mcp_failed", server=self.name, why=why)) from None
 
@@ -296,7 +297,7 @@ class MCPServer:
 
     @property
     def known_tools(self) -> Sequence[Tool]:
-        """The tools as of the last listing; none before the first one."""
+        """The tools as of the last listing; empty before the first listing."""
         return next((used.tools or () for used in self._used.values()), ())
 
     @property

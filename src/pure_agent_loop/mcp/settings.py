@@ -184,7 +184,7 @@ def _no_choice(settings: object, **choices: Sequence[str]) -> str:
 def _is_of_web(url: str) -> bool:
     try:
         return urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)
-    except ValueError:  # such as an unclosed bracket
+    except ValueError:  # a malformed URL, for example with an unclosed bracket
         return False
 
 

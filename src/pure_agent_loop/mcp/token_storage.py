@@ -16,6 +16,7 @@ from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.locking import change_file
+from pure_agent_loop.support.text import parsed_object
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 SERVICE = "pure-agent-loop mcp"  # service name of the key-ring entries
@@ -122,7 +123,7 @@ class TokenStorage:
         if _IN_RING in stored:
             ring = _ring()
             text = None if ring is None else ring.get_password(SERVICE, self._settings.identity)
-            stored = _object(text or "")
+            stored = parsed_object(text or "") or {}
         return stored if stored.get("for", "") == self._whose else {}
 
     @property
@@ -131,7 +132,8 @@ class TokenStorage:
         return "" if self._oauth is None else self._oauth.client_id or self._oauth.client_metadata_url
 
     def _plain_file(self) -> dict[str, Any]:
-        return _object(self._path.read_bytes()) if self._path.exists() else {}
+        stored = parsed_object(self._path.read_bytes()) if self._path.exists() else None
+        return stored or {}
 
     def _write(self, changed: dict[str, Any]) -> None:
         whole = {**self._read(), **changed, "for": self._whose}
@@ -153,7 +155,7 @@ def _is_in_ring(name: str, text: str) -> bool:
         if ring is not None:
             ring.set_password(SERVICE, name, text)
     except Exception:  # noqa: BLE001 - key rings raise various errors; the file is the fallback
-        with contextlib.suppress(Exception):  # the old content is out of date
+        with contextlib.suppress(Exception):  # delete the old entry, which is out of date
             ring.delete_password(SERVICE, name)
         return False
     return ring is not None
@@ -167,16 +169,10 @@ def _ring() -> Any:
         keyring = importlib.import_module("keyring.core")
         ring = keyring.get_keyring()
         is_chosen = bool(os.environ.get("PYTHON_KEYRING_BACKEND")) or keyring.load_config() is not None
-        if ring.priority >= 1 or (is_chosen and ring.priority > 0):  # 0 and less store nothing
+        # Key rings of priority 0 and below store nothing.
+        if ring.priority >= 1 or (is_chosen and ring.priority > 0):
             return ring
     return None
-
-
-def _object(text: str | bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        value = json.loads(text)
-        return value if isinstance(value, dict) else {}
-    return {}
 
 
 def _plain(value: Any) -> Any:

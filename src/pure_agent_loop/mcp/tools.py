@@ -19,7 +19,7 @@ from pure_agent_loop.tool import Tool
 
 MAX_TOOLS = 2_000  # per server
 MAX_NAME = 64
-MAX_ABOUT, MAX_ABOUT_FIELD = 2_000, 500  # characters of a description
+MAX_ABOUT, MAX_ABOUT_FIELD = 2_000, 500  # maximum characters of the descriptions of a tool and of a field
 MAX_SCHEMA, MAX_DEPTH = 50_000, 40
 _TEXTS = ("description", "title", "$comment")
 _UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]+")
@@ -52,7 +52,8 @@ def convert_tool(tool: Any, settings: ServerSettings, call: Call, taken: set[str
         return model_text("mcp_too_long", most=MAX_SCHEMA)
     hints = tool.annotations
     reads = bool(hints and hints.read_only_hint)
-    # A hint that asks for more care is always applied; one that asks for less only from a trusted server.
+    # A hint that makes the rules stricter is always applied; a hint that loosens them only from a trusted
+    # server.
     is_idempotent = settings.trusted and bool(hints and hints.idempotent_hint)
     return Tool(
         partial(call, tool.name, is_idempotent or (settings.trusted and reads)),

@@ -30,7 +30,8 @@ class ServerUse:
         self.requests = requests
         self.tools: Tools | None = None
         self.is_stale = False
-        self.changed_tools: dict[str, tuple[Tool, str]] = {}  # each with the digest of its description
+        # By name: the tool and the digest of its new description.
+        self.changed_tools: dict[str, tuple[Tool, str]] = {}
         self.prompts: Prompts = ()
         self.has_prompts = False
         self.left_out: list[str] = []  # tools that cannot be used, with the reasons

@@ -17,7 +17,7 @@ PROVIDER = "gen_ai.provider.name"
 AGENT = "gen_ai.agent.name"
 CONVERSATION = "gen_ai.conversation.id"
 REQUEST_MODEL = "gen_ai.request.model"
-RESPONSE_MODEL = "gen_ai.response.model"  # may differ if a client uses several models
+RESPONSE_MODEL = "gen_ai.response.model"  # differs from the requested model if a client uses several models
 STREAM = "gen_ai.request.stream"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
@@ -26,7 +26,8 @@ OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
 REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
-MODALITY, UNKNOWN = "gen_ai.token.modality", "unknown"  # servers report no modality
+# The modality is unknown, because servers do not report it.
+MODALITY, UNKNOWN = "gen_ai.token.modality", "unknown"
 TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 TOOL_TYPE = "gen_ai.tool.type"
@@ -41,28 +42,29 @@ LABELS = (
     PORT,
     AGENT,
     TOOL,
-)  # attributes of metrics
+)  # span attributes that are also attributes of metrics
 # -- content, only if enabled -----------------------------------------------------------------------------
 INSTRUCTIONS = "gen_ai.system_instructions"
 INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messages"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 # -- custom attributes of chat and agent spans, and a custom event -----------------------------------------
-COST = "pure_agent_loop.usage.cost"  # set if the cost is known
-CACHE_MISSED_TOKENS = "pure_agent_loop.usage.cache_missed.input_tokens"  # not in the semantic conventions
+COST = "pure_agent_loop.usage.cost"  # attribute that is set if the cost is known
+# Attribute that the semantic conventions lack.
+CACHE_MISSED_TOKENS = "pure_agent_loop.usage.cache_missed.input_tokens"
 RETRY, RETRY_ATTEMPT = "retry", "pure_agent_loop.retry.attempt"
 _SECONDS = tuple(0.01 * 2**n for n in range(14))
 _LONG = tuple(0.1 * 2**n for n in range(13))
 _TOKENS = tuple(float(4**n) for n in range(14))
 _CALLS = tuple(float(2**n) for n in range(8))
 _CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
-OPENAI = "openai"  # the protocol's name, used if the provider is unknown
+OPENAI = "openai"  # name of the protocol, used if the provider is unknown
 # Providers, by part of the server's host name.
 PROVIDERS = {
     "openai.azure.com": "azure.ai.openai",
     "anthropic.com": "anthropic",
     "bedrock-runtime": "aws.bedrock",
     "deepseek.com": "deepseek",
-    "aiplatform": "gcp.vertex_ai",  # first, because its host names also end like the next
+    "aiplatform": "gcp.vertex_ai",  # before googleapis.com, because both match its host names
     "googleapis.com": "gcp.gemini",
     "groq.com": "groq",
     "mistral.ai": "mistral_ai",
@@ -92,7 +94,7 @@ AGENT_TIME = Metric("gen_ai.invoke_agent.duration", "s", "Duration of runs.", _L
 CHATS = Metric("gen_ai.invoke_agent.inference_calls", "{inference_call}", "Requests per run.", _CALLS)
 CALLS = Metric("gen_ai.invoke_agent.tool_calls", "{tool_call}", "Tool calls per run.", _CALLS)
 TOOL_TIME = Metric("gen_ai.execute_tool.duration", "s", "Duration of tool calls.", _SECONDS)
-# Total tokens, and tokens per request, by the span attribute with the same value.
+# Metrics of total tokens, and of tokens per request, by the span attribute that has the number.
 TOTALS = {
     INPUT_TOKENS: Metric(f"{_INFERENCE}.usage.input_tokens", "{token}", "Input tokens."),
     OUTPUT_TOKENS: Metric(f"{_INFERENCE}.usage.output_tokens", "{token}", "Output tokens."),

@@ -38,7 +38,7 @@ T = TypeVar("T")
 RunLoop = Callable[[QueryState, Kit], Awaitable[None]]
 _CONTEXT = TraceContextTextMapPropagator()
 _DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
-_TRACED = ("model", "summary", "memory", "tool")  # effects that get a span, by key
+_TRACED = ("model", "summary", "memory", "tool")  # effects that get a span, by the second part of their key
 _WRITES = ":write"  # effects with this key suffix get no span
 
 
@@ -126,7 +126,7 @@ class _TracedRun:
             self.model |= {names.ADDRESS: host, names.PORT: port}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)  # all names except `effect`
+        return getattr(self._journal, name)  # forward everything except `effect`
 
     # -- spans ------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class _TracedRun:
         end: dict[str, Any] = {}
         try:
             yield span, end
-        except asyncio.CancelledError:  # cancelled; a call perhaps by its timeout
+        except asyncio.CancelledError:  # the run was cancelled, or a call reached its timeout
             if operation == names.EXECUTE_TOOL:
                 self.fail(span, end, "cancelled")
             raise

@@ -69,7 +69,7 @@ class _TypeMember:
         from pydantic_core import ValidationError
 
         try:
-            # JSON mode, in which a string may be a date, and a list a set.
+            # JSON mode accepts a string for a date, and a list for a set.
             checked = self._adapter.validate_json(json.dumps(value))
             check_numbers(value, checked)
         except ValidationError as error:
@@ -175,7 +175,7 @@ class OutputForm:
             except ToolArgumentError as error:
                 problem = problem or error
         try:
-            return self._member.check(text.strip())  # a Literal, a number, a string
+            return self._member.check(text.strip())  # a Literal, a number or a string may be unquoted
         except ToolArgumentError:
             known = model_text("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
             raise (problem or ToolArgumentError(known)) from None
@@ -238,7 +238,7 @@ def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
 
 def _dumped(adapter: TypeAdapter[Any], value: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a check may have replaced the value with one of a different type
+        warnings.simplefilter("ignore")  # pydantic warns if a check has changed the value's type
         try:
             return to_jsonable(adapter.dump_python(value, mode="json", by_alias=True))
         except Exception:  # noqa: BLE001 - a foreign type must not prevent the record

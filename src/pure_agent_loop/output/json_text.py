@@ -85,7 +85,7 @@ class PartialReader:
                 value = from_json(text, allow_partial="trailing-strings")
             except TypeError:  # older versions of pydantic return only complete strings
                 value = from_json(text, allow_partial=True)
-        except ValueError:  # trailing words, or not JSON
+        except ValueError:  # not JSON, or JSON followed by words
             return []
         if not self._wrapped or not isinstance(value, dict):
             return [value]

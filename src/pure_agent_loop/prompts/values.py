@@ -104,9 +104,14 @@ class Prompts:
         checked_choice("language", self.language, LANGUAGES)
         for name, text in self.sentences.items():
             check_replacement(name, text)
-        tools: Mapping[str, Any] = self.tools  # dicts, if read from a record
+        tools: Mapping[str, Any] = self.tools  # values from a record are dicts
         plain = {n: w if isinstance(w, ToolWords) else ToolWords(**w) for n, w in tools.items()}
         object.__setattr__(self, "tools", plain)
+
+    def why(self, reason: str, limit: int | None = None) -> str:
+        """Return the sentence for a stop reason, with the number of its limit if given."""
+        number = "" if limit is None else f" ({limit:,})"
+        return self.stopped.get(reason, reason).replace("{limit}", number)
 
     def repetition(self, pattern: str, count: int, tool: str) -> str:
         """Describe a repetition in words.

@@ -20,7 +20,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback, without_endpoint
 from pure_agent_loop.llm.base import BaseLLMClient, StreamingClient, stream_of
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
-from pure_agent_loop.llm.profiles import DEFAULT_MODEL, NO_THINKING, Default, DefaultModel, Profile
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL, DefaultModel, Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.language import notice
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
-LOCAL_KEY = "not-needed"  # never send the real key to an unknown local server
+LOCAL_KEY = "not-needed"  # sent to local servers in place of the real key
 # Prefixes of model names for protocols other than chat completions.
 PROTOCOLS = ("anthropic", "bedrock", "gemini", "responses", "vertex")
 # Models that OpenAI serves only through the Responses protocol, with or without a date in the name;
@@ -49,7 +49,7 @@ NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
   3. {embedded}"""
-_CHOOSING = threading.Lock()  # one search at a time: a second one finds the server started by the first
+_CHOOSING = threading.Lock()  # one search at a time, so that the second finds the server started by the first
 
 
 class Choice(NamedTuple):
@@ -292,7 +292,7 @@ def _check_url(url: SourcedValue) -> str:
     try:
         parts = urllib.parse.urlsplit(url.value)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # access raises an error if the port is not a number
+        _ = parts.port  # raises ValueError if the port is not a number
     except ValueError:
         valid = False
     if not valid:
@@ -360,7 +360,7 @@ def choose_model(
     model: str | None = None,
     api_key: str | None = None,
     base_url: str | None = None,
-    thinking_level: str = NO_THINKING,
+    thinking_level: str = "off",
     on_progress: Callable[[str], None] | None = None,
     profile: Profile | None = None,
     *,
@@ -410,7 +410,8 @@ def choose_model(
         raise ConfigError(NOTHING_AT_HAND.format(embedded=engine))
     from pure_agent_loop.local import list_models
 
-    if not any(listed.is_default and listed.path for listed in list_models()):  # downloads need consent
+    # Do not download the model without consent.
+    if not any(listed.is_default and listed.path for listed in list_models()):
         named = "Download the demo model (tiny, often wrong): pal model pull smollm2-135m, or model='local'."
         raise ConfigError(NOTHING_AT_HAND.format(embedded=named))
     return _embedded("local", tell, "nothing else is configured or running")
@@ -436,7 +437,11 @@ def _is_set_up(api_key: str | None, base_url: str | None) -> bool:
 
 
 def client_for(
-    model: str | None, api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None
+    model: str | None,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    thinking_level: str = "off",
+    profile: Profile | None = None,
 ) -> tuple[BaseLLMClient, tuple[str, ...]]:
     """Return the default client of an agent, and notices that name its model; see `choose_model`.
 
@@ -549,11 +554,9 @@ def _asked_for(
     prepared: bool = True,
     is_bare: bool = False,
 ) -> Choice:
-    client = OpenAIClient(model, api_key, base_url, thinking_level, profile=profile, prepared=False)
+    client = OpenAIClient(model, api_key, base_url, thinking_level, profile=profile, prepared=prepared)
     if is_bare:
         _check_prefix(model, client.base_url)
-    if prepared and client.has_key:  # without a key only the first request raises
-        client.prepare()
     return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, {why}")
 
 
@@ -571,10 +574,7 @@ def _by_protocol(
         raise ConfigError(
             f"profile is for servers with chat completions. Leave it out, or pass {kind.__name__}."
         )
-    level = None if isinstance(thinking_level, Default) else thinking_level
-    client = kind(model, api_key, base_url, level, prepared=False)
-    if prepared and client.has_key:
-        client.prepare()
+    client = kind(model, api_key, base_url, thinking_level, prepared=prepared)
     return Choice(client, model, f"{model} at {shown_url(client.base_url)}, as configured")
 
 

@@ -46,7 +46,7 @@ class CurrentRun:
 
     @property
     def remaining(self) -> Remaining:
-        """What remains of the limits."""
+        """Remainder of the limits."""
         limits, used = self.kit.limits, self.state.ledger
         deadline = self.state.deadline
         return Remaining(

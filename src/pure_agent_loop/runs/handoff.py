@@ -16,9 +16,10 @@ from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, as_messages, is_question, repair_history, user_message
 from pure_agent_loop.prompts import ToolWords
-from pure_agent_loop.runs.settings import HasKit, kit_of
+from pure_agent_loop.runs.settings import HasKit, kit_of, with_handoff_tools
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import as_protocol, check_shape
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import default_language, in_each_language, model_text
 from pure_agent_loop.support.text import safe_str
@@ -27,7 +28,7 @@ from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 
-MAX_HANDOFFS = 8  # maximum per run; after that, the current agent must answer
+MAX_HANDOFFS = 8  # per run; after the last one, the current agent must answer
 Filter = Literal["all", "no_tools", "task"] | Callable[[list[Message]], list[Message]]
 _FILTERS = ("all", "no_tools", "task")
 _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -61,8 +62,7 @@ class Handoff:
     filter: Filter = "all"
 
     def __post_init__(self) -> None:
-        if not hasattr(self.agent, "_kit"):
-            raise ConfigError(f"A handoff must be an Agent or a Handoff(agent); it is {self.agent!r:.80}.")
+        require(hasattr(self.agent, "_kit"), "A handoff", self.agent, "an Agent or a Handoff(agent)")
         if not self.name:
             raise ConfigError("Handoff.agent needs a name: Agent(name='billing').")
         if callable(self.filter):
@@ -90,7 +90,8 @@ class Handoff:
             name=f"transfer_to_{tool_name(self.name)}",
             description=descriptions[default_language()],
             parameters=_NOTHING,
-            read_only=True,  # the target agent's calls are checked separately
+            # A handoff itself changes nothing; the target agent's calls are checked separately.
+            read_only=True,
             words={language: ToolWords(text) for language, text in descriptions.items()},
         )
 
@@ -131,17 +132,19 @@ def checked_handoffs(targets: Any, name: str, tools: ToolRegistry) -> tuple[dict
     Raises:
         ConfigError: A handoff is invalid, or two have the same name.
     """
-    if isinstance(targets, (str, Mapping)) or not isinstance(targets, Iterable):
-        raise ConfigError(f"handoffs must be a list of agents; it is {targets!r:.80}.")
+    require(
+        isinstance(targets, Iterable) and not isinstance(targets, (str, Mapping)),
+        "handoffs",
+        targets,
+        "a list of agents",
+    )
     handoffs: dict[str, Handoff] = {}
     for target in targets:
         handoff = target if isinstance(target, Handoff) else Handoff(target)
         if handoff.name in handoffs or handoff.name == name:
             raise ConfigError(f"handoffs: two agents have the name {handoff.name!r}. Rename one.")
         handoffs[handoff.name] = handoff
-    return handoffs, ToolRegistry(
-        [*tools.entries(), *(target.tool() for target in handoffs.values())]
-    ) if handoffs else tools
+    return handoffs, with_handoff_tools(tools, handoffs)
 
 
 def resolve_handoff(
@@ -174,7 +177,7 @@ def _restrict(member: HandoffTarget, above: Kit) -> Kit:
     """Return the kit of a target agent; the run's `output_type` applies to the last agent."""
     from pure_agent_loop.runs.together import restricted_kit
 
-    below = restricted_kit(kit_of(member), above)
+    below = replace(restricted_kit(kit_of(member), above), leave=above.leave)
     return replace(below, output=above.output, output_of_run=True) if above.output_of_run else below
 
 
@@ -278,9 +281,14 @@ async def following(
     try:
         return hand_over(first, state, kit)
     except Exception as error:  # noqa: BLE001 - a filter of the user, a journal: the reader has to know
-        log_failure("The handoff", error)
-        state.failure, state.stop_reason = error, "error"
-        words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"
-        await kit.emit(Event.error(state.step, words, fatal=True, kind="unknown"))
-        await kit.emit(Event.loop_end(state.step, "error", state.content, state.history()))
+        await end_with(error, state, kit)
         return None
+
+
+async def end_with(error: Exception, state: QueryState, kit: Kit) -> None:
+    """End a run with an error, because what follows its loop has failed."""
+    log_failure("The handoff", error)
+    state.failure, state.stop_reason = error, "error"
+    words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"
+    await kit.emit(Event.error(state.step, words, fatal=True, kind="unknown"))
+    await kit.emit(Event.loop_end(state.step, "error", state.content, state.history()))

@@ -7,14 +7,16 @@ from typing import Any, Literal, TypedDict
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.journal import Journal
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
-Given = QueryState | Mapping[str, Any] | None  # state to resume
-PromptPart = str | Callable[..., str | Awaitable[str]]
+Given = QueryState | Mapping[str, Any] | None  # a state to resume, an object or its plain form
+TextFunction = Callable[..., str | Awaitable[str]]
+PromptPart = str | TextFunction
 SystemPrompt = PromptPart | Sequence[PromptPart]
 
 
@@ -71,6 +73,7 @@ class RunSettings(TypedDict, total=False):
     temperature: float | None
     tools: Iterable[ToolLike | Toolset] | ToolRegistry | None
     system_prompt: SystemPrompt | None
+    facts: TextFunction | None
     model_settings: ModelSettings | None
     metadata: Mapping[str, Any] | None
 
@@ -88,6 +91,7 @@ class RunOptions(SendOptions, total=False):
 
     state: Given
     session_id: str | None
+    journal: Journal | None
 
 
 # All options of `Agent.run` except the task, for code that forwards or rejects them by name.

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
-    Coroutine,
     Generator,
     Iterable,
     Mapping,
     Sequence,
 )
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
+from pure_agent_loop.cancel import Leave
 from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.events import AnyEvent, Emit, set_number
-from pure_agent_loop.kernel.journal import MemoryJournal
+from pure_agent_loop.kernel.journal import Journal, MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.limits import DAY_LIMITS
 from pure_agent_loop.llm.base import ChatModel, close_client, model_of
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.result import AgentResult, Out, Out_co, as_html
 from pure_agent_loop.runs.current_run import CurrentRun
-from pure_agent_loop.runs.handoff import Handoff, HandoffTarget, checked_handoffs, following, resolve_handoff
+from pure_agent_loop.runs.handoff import (
+    Handoff,
+    HandoffTarget,
+    checked_handoffs,
+    end_with,
+    following,
+    resolve_handoff,
+)
 from pure_agent_loop.runs.settings import UNSET, DepsOfRun, KitBuilder, overriding
 from pure_agent_loop.runs.stream import EventStream
 from pure_agent_loop.runs.tracing import current_tracer
 from pure_agent_loop.schema.calling import checked_in_run
+from pure_agent_loop.stop_reasons import BACKGROUNDED
+from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.checks import is_number, require, require_value
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import get_portal, run_sync
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import clean_text
-from pure_agent_loop.support.threads import Raised
+from pure_agent_loop.support.threads import Raised, in_thread
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.tool_context import Deps, RunContext, in_run
 
@@ -49,11 +61,15 @@ if TYPE_CHECKING:
     from pure_agent_loop.runs.options import Given, RunOptions
 
 T = TypeVar("T")
+Target = TypeVar("Target")
+Received = TypeVar("Received")
+Target_contra = TypeVar("Target_contra", contravariant=True)
+Received_co = TypeVar("Received_co", covariant=True)
 OutputType = type[T] | Callable[..., T] | Sequence[type[T] | Callable[..., T]]
 
 
 class Runnable(Generic[Deps, Out]):
-    """Methods of an agent: the four ways to start a run, based on `prepare`, and variations of the agent."""
+    """Methods of an agent that start a run, all based on `prepare`, or return a modified copy."""
 
     prepare: Callable[..., Run[Out]]  # creates a run without starting it
 
@@ -102,9 +118,9 @@ class Runnable(Generic[Deps, Out]):
             messages: History to continue, e.g. `AgentResult.messages`. A leading system message replaces
                 `system_prompt`, also one of this run; a later one is sent as a user message at its place.
                 An invalid history is repaired, with a notice.
-            options: Further arguments of `prepare`: `cancel_token`, `state`, `inbox`, `session_id`, `media`,
-                `deps`, and settings of this run: `model`, `limits`, `temperature`, `tools`,
-                `system_prompt`, `output_type`, `model_settings`, `metadata`.
+            options: Further arguments of `prepare`: `cancel_token`, `state`, `inbox`, `session_id`,
+                `journal`, `media`, `deps`, and settings of this run: `model`, `limits`, `temperature`,
+                `tools`, `system_prompt`, `facts`, `output_type`, `model_settings`, `metadata`.
 
         Raises:
             ConfigError: `task` is not a string, `state` is not a state, or a setting is invalid.
@@ -259,21 +275,37 @@ class RunInput:
     first: HandoffTarget | None = None
 
     def __post_init__(self) -> None:
-        if self.task is not None and not isinstance(self.task, str):
-            raise ConfigError(f"task must be text, or None to continue; it is {self.task!r:.80}.")
+        require(isinstance(self.task, (str, type(None))), "task", self.task, "text, or None to continue")
         if self.media and self.task is None:
             raise ConfigError("media needs a task. Pass both, or neither.")
 
 
-def begin(kit: Kit, run_input: RunInput) -> tuple[QueryState, Kit]:
+class Binds(Protocol):
+    """Journal that writes texts of the framework, or records that may contain secrets."""
+
+    def bind(self, prompts: Prompts, redactor: Redactor | None) -> None:
+        """Use the texts and the secrets of the run that begins."""
+        ...
+
+
+def begin(kit: Kit, run_input: RunInput, journal: Journal | None = None) -> tuple[QueryState, Kit]:
     """Return the state and the kit of a run without a session.
 
+    Args:
+        journal: Journal of the run; None for a `MemoryJournal`.
+
     Raises:
-        ConfigError: The inputs conflict.
+        ConfigError: The inputs conflict, or the journal lacks a method.
         HistoryError: `messages` is not a list of messages.
     """
-    if any(getattr(kit.limits, name) is not None for name in DAY_LIMITS):
+    if kit.limits.day_limits:
         raise ConfigError(notice("library.day_needs_session"))
+    if journal is not None:
+        if as_protocol(journal, Journal) is None:
+            raise ConfigError(f"journal must have the methods of Journal; it is {journal!r:.80}.")
+        if (bound := as_protocol(journal, Binds)) is not None:
+            bound.bind(kit.prompts, kit.redactor)
+        kit = kit.replace(journal=journal)
     if run_input.state is not None:
         if run_input.messages is not None:
             raise ConfigError(
@@ -307,14 +339,13 @@ def start_state(
         ConfigError: `system_prompt` is not a string.
         HistoryError: `messages` is not a list of messages.
     """
-    if not isinstance(system_prompt, str):
-        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+    require(isinstance(system_prompt, str), "system_prompt", system_prompt, "text")
     history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
     own = None
     if history and history[0]["role"] in ("system", "developer"):
         system_prompt = own = clean_text(text_of(history.pop(0)["content"] or ""))
     state = QueryState(system_prompt=clean_text(system_prompt), own_prompt=own, messages=history, task=task)
-    state.add_user(task, media)
+    state.add_task(task, media)
     return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
 
@@ -343,18 +374,28 @@ def resumed_state(
     """
     data = state.to_dict() if isinstance(state, QueryState) else state
     copy = QueryState.from_dict(data)
-    last = copy.messages[-1:] if copy.pending else []  # the calls are pending on purpose
+    last = copy.messages[-1:] if copy.pending else []  # pending calls are valid here and need no repair
     fixed, fixes = repair_history(copy.messages[: len(copy.messages) - len(last)], prompts.tool_lost)
     copy.messages = [*fixed, *last]
     copy.resume()
     if task is not None:
         copy.close(prompts.tool_not_started)
         copy.task, copy.tool_rounds = task, 0
-        copy.must_close, copy.stop_hook_count = "", 0  # these belong to the old task
+        copy.must_close, copy.stop_hook_count = "", 0  # these fields belong to the old task
         copy.permissions.forget_refusals()
         copy.tools.retries = {}
         copy.go_on(task, "follow_up", media)
     return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
+
+
+class Receives(Protocol[Target_contra, Received_co]):
+    """Engine that continues a run after it has ended here: `Engine` of durable runs."""
+
+    def receive(
+        self, journal: Journal, options: Mapping[str, Any], agent: str, deliver: Target_contra | None
+    ) -> Callable[[QueryState, Kit], Awaitable[Received_co]]:
+        """Check that a run can be continued, and return the function that hands it over; see `Run.detach`."""
+        ...
 
 
 class Run(Generic[Out_co]):
@@ -364,9 +405,18 @@ class Run(Generic[Out_co]):
         state: Initial state.
         kit: Kit of the run; its `emit` is replaced.
         first: Initial agent; it may hand the run over to others.
+        given: Settings of this run, instead of the agent's.
     """
 
-    def __init__(self, state: QueryState, kit: Kit, first: HandoffTarget | None = None) -> None:
+    def __init__(
+        self,
+        state: QueryState,
+        kit: Kit,
+        first: HandoffTarget | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._given, self._leave = given or {}, Leave()
+        self._received: Future[Any] = Future()  # the handle that `detach` returns
         self.state = state
         self.events: list[AnyEvent] = []
         self._number = 0  # number of the newest event
@@ -375,6 +425,7 @@ class Run(Generic[Out_co]):
         self._previous: AgentResult | None = None
         self._told = 0  # number of the newest event of earlier loops
         self._is_started = False
+        self.has_ended = False
         if type(kit.journal) is not MemoryJournal:  # a `MemoryJournal` holds no resources
             weakref.finalize(self, kit.journal.close)  # releases the session of a run that is never started
 
@@ -390,6 +441,59 @@ class Run(Generic[Out_co]):
     def follow_up(self, text: str) -> None:
         """Add a message, from any thread, that the agent reads when it would stop."""
         self._kit.inbox.follow_up(text)
+
+    async def detach(
+        self,
+        engine: Receives[Target, Received],
+        agent: str,
+        deliver: Target | None = None,
+        *,
+        grace: float | None = 20.0,
+    ) -> Received:
+        """Hand the running run over to an engine for durable runs; it ends here with ``backgrounded``.
+
+        The run stops before its next request, and the engine continues its session: nothing recorded is
+        repeated. If the process dies before the hand-over, the session holds an interrupted run. May be
+        awaited in any event loop, also of another thread.
+
+        Args:
+            engine: Engine whose store holds the session: ``prepare(sessions=engine.sessions)``.
+            agent: Name of the agent that continues, as registered by a worker. Functions, tools and deps are
+                those of that agent; settings of this run that have a JSON form are kept.
+            deliver: Target of the answer: `to_session`, `to_file` or `to_command`; None to only store it in
+                the session.
+            grace: Seconds for a running request or tool to end, then it is stopped: the request is repeated,
+                the outcome of a tool is unknown. None for no limit.
+
+        Returns:
+            The handle of the durable run.
+
+        Raises:
+            ConfigError: The run is not running or ends before the hand-over, its session is not in the
+                engine's store, the agent is unknown, or a setting of this run has no JSON form.
+            DurableError: The database is unavailable. If the hand-over failed, the run has ended with this
+                error, and its session can be resumed.
+            SessionWriteError: The session cannot be written; otherwise as for `DurableError`.
+        """
+        require(callable(getattr(engine, "receive", None)), "engine", engine, "an Engine of durable runs")
+        require_value(grace is None or is_number(grace), "grace", grace, "seconds, 0 or more, or None")
+        journal, given = self._kit.journal, self._given
+        receive = await in_thread(lambda: engine.receive(journal, given, agent, deliver))
+        if not self._is_started or self._leave.hand_over is not None:
+            raise ConfigError(notice("library.not_detachable"))
+
+        async def hand_over(state: QueryState, kit: Kit) -> None:
+            try:
+                self._received.set_result(await receive(state, kit))
+            except Exception as error:  # noqa: BLE001 - raised by `detach`
+                self._received.set_exception(error)
+                await end_with(error, state, kit)
+
+        self._leave.hand_over = hand_over
+        received = asyncio.wrap_future(self._received)
+        if not (await asyncio.wait({received}, timeout=grace))[0]:
+            self._leave.cancel()
+        return cast("Received", await asyncio.shield(received))
 
     async def wait(self) -> AgentResult[Out_co]:
         """Run to the end.
@@ -451,7 +555,7 @@ class Run(Generic[Out_co]):
         return self.state.full_history(self._kit.prompts.tool_waiting)
 
     def _interrupted(self) -> RunInterrupted:
-        self.state.stop("cancelled")  # the loop may not have begun
+        self.state.stop("cancelled")  # needed if the loop has not begun
         return RunInterrupted(self.result())
 
     def _begin(self) -> None:
@@ -477,9 +581,14 @@ class Run(Generic[Out_co]):
 
         await self._run(keep_and_emit)
 
-    def _run(self, emit: Emit) -> Coroutine[Any, Any, None]:
-        kit = self._kit.replace(emit=redacting_emit(emit, self._kit.redactor))
-        return drive(self.state, kit, self._first, self._hand_over)
+    async def _run(self, emit: Emit) -> None:
+        kit = self._kit.replace(emit=redacting_emit(emit, self._kit.redactor), leave=self._leave)
+        try:
+            await drive(self.state, kit, self._first, self._hand_over)
+        finally:
+            self.has_ended = True
+            if not self._received.done():
+                self._received.set_exception(ConfigError(notice("library.not_detachable")))
 
 
 async def drive(
@@ -504,6 +613,8 @@ async def drive(
             if on_state is not None:
                 on_state(state, kit)
             await _drive_loop(state, kit)
+        if state.stop_reason == BACKGROUNDED and kit.leave is not None and kit.leave.hand_over is not None:
+            await kit.leave.hand_over(state, kit)
     finally:
         kit.journal.close()
 
@@ -518,7 +629,7 @@ async def _drive_loop(state: QueryState, kit: Kit) -> None:
                 deps = await deps.made()
         except Exception as error:  # noqa: BLE001 - a user function may raise anything
             log_failure("The deps function", error)
-            deps = Raised(error)  # the error is raised when the run begins, and ends it
+            deps = Raised(error)  # raised, and ends the run, when the run begins
         kit = kit.replace(deps=deps)
     with in_run(RunContext(deps, run)):
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -26,9 +27,10 @@ from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.schema.calling import call_user, checked_in_run, contextual
 from pure_agent_loop.support.abilities import check_method
+from pure_agent_loop.support.checks import is_whole, require
 from pure_agent_loop.support.secrets.redaction import redactor_for
 from pure_agent_loop.support.text import nearest, unexpected_option
-from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
+from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
 
 if TYPE_CHECKING:
     from pure_agent_loop.kernel.observers import Auditor, Snapshots
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.permissions import AskFunction, PermissionMode, PermissionRules
     from pure_agent_loop.prompts import Prompts
     from pure_agent_loop.runs.options import RunSettings, SystemPrompt
+    from pure_agent_loop.sessions.store import SessionStore
 
 
 # -- checks of an agent's arguments, so that an error is raised where the mistake is ---------------------
@@ -63,7 +66,8 @@ _NOT_HERE = {
     "n": "A run uses a single answer.",
 }
 OUTPUT_RETRIES = 2
-UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # default if None is a valid value
+# Default of arguments for which None is a valid value; a caller may write it, too.
+UNSET: Any = ...
 _OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
 _OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
 _HOOKS = {
@@ -81,8 +85,8 @@ def checked_compactor(value: Any) -> Compactor:
     """
     if isinstance(value, bool):
         return Ladder() if value else NoCompaction()
-    if not callable(getattr(value, "compact", None)):
-        raise ConfigError(f"compaction must be True, False or a compactor; it is {value!r:.80}.")
+    is_compactor = callable(getattr(value, "compact", None))
+    require(is_compactor, "compaction", value, "True, False or a compactor")
     check_method("compaction", value, "compact", "state")
     if callable(getattr(value, "force", None)):
         check_method("compaction", value, "force", "state")
@@ -96,19 +100,7 @@ def checked_number(name: str, value: Any) -> Any:
     Raises:
         ConfigError: The value is neither None nor a positive whole number.
     """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(f"{name} must be a positive whole number; it is {value!r:.80}.")
-    return value
-
-
-def checked_retries(value: Any) -> int:
-    """Return the number of times that an answer may be corrected.
-
-    Raises:
-        ConfigError: The value is not a whole number of 0 or more.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"output_retries={value!r} must be a whole number, 0 or more.")
+    require(value is None or is_whole(value, 1), name, value, "a positive whole number")
     return value
 
 
@@ -139,11 +131,26 @@ def all_tools(
     registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
     if subagents is None:
         return registry
-    if not callable(getattr(subagents, "for_sessions", None)):
-        raise ConfigError(f"subagents must be a SubagentManager; it is {subagents!r:.80}.")
-    registry = ToolRegistry(registry)  # copy: other agents may use the caller's registry
+    is_manager = callable(getattr(subagents, "for_sessions", None))
+    require(is_manager, "subagents", subagents, "a SubagentManager")
+    registry = ToolRegistry(registry)  # a copy, because other agents may use the caller's registry
     registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
     return registry
+
+
+class HasTool(Protocol):
+    """Interface of a handoff: the tool that the model calls for it."""
+
+    def tool(self) -> Tool:
+        """Return the tool."""
+        ...
+
+
+def with_handoff_tools(tools: ToolRegistry, handoffs: Mapping[str, HasTool]) -> ToolRegistry:
+    """Return the tools, with those that hand a conversation over."""
+    return (
+        ToolRegistry([*tools.entries(), *(each.tool() for each in handoffs.values())]) if handoffs else tools
+    )
 
 
 def with_server_tools_of(tools: ToolRegistry, options: Mapping[str, Any], client: object) -> dict[str, Any]:
@@ -180,9 +187,8 @@ def check_types(**arguments: tuple[object, type]) -> None:
         ConfigError: A value has the wrong type; the message names the argument.
     """
     for name, (value, kind) in arguments.items():
-        if value is not None and not isinstance(value, kind):
-            what = "text" if kind is str else f"a {kind.__name__}"
-            raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
+        what = "text" if kind is str else f"a {kind.__name__}"
+        require(value is None or isinstance(value, kind), name, value, what)
 
 
 def checked_folder(name: str, value: object) -> str:
@@ -255,8 +261,7 @@ def _check_ours(name: str, value: Any) -> None:
         expected = "True or False"
     elif name == "timeout" and not (value > 0 if type(value) in (int, float) else hasattr(value, "connect")):
         expected = "a positive number of seconds, or a Timeout of the client's HTTP library"
-    if expected:
-        raise ConfigError(f"{name} must be {expected}; it is {value!r:.80}.")
+    require(not expected, name, value, expected)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -392,9 +397,13 @@ class AgentConfig:
     audit: Auditor | None
     """Audit log of the agent's calls; None if there is none."""
     snapshots: Snapshots | None
-    """Snapshots of its workspace; None for none."""
+    """Snapshots of the agent's workspace; None if the agent has none."""
     has_own_client: bool = False
     """True if the agent was made with ``llm=``, so that no other model can be named for a run."""
+    sessions: SessionStore | None = None
+    """Store of its runs with a `session_id`; None for the data folder."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that the agent was made with, without its key."""
 
 
 @dataclass(eq=False, repr=False)
@@ -410,6 +419,7 @@ class KitBuilder:
 
     connect: Callable[[str], tuple[ChatModel, object]] | None = None
     subagents: Subagents | None = None
+    handoffs: Mapping[str, HasTool] = field(default_factory=dict)
     form: Any = None
     retries: int = OUTPUT_RETRIES
     checks: list[Check] = field(default_factory=list)
@@ -441,18 +451,19 @@ class KitBuilder:
         if options["deps"] is None and self.deps is not None:
             options["deps"] = DepsOfRun(self.deps)
         if settings or overrides:
-            kit = self._with_model(kit, options)
+            kit = self.with_model(kit, options)
             check_types(
                 limits=(options.get("limits"), LoopLimits), metadata=(options.get("metadata"), Mapping)
             )
             check_fields("run", {"metadata": options.get("metadata")})
-        prompt = options.get("system_prompt")
+        prompt, facts = options.get("system_prompt"), options.get("facts")
         lead = (
             kit.lead
             if prompt is None
             else PromptWriter(prompt if isinstance(prompt, (list, tuple)) else [prompt])
         )
         kit = kit.replace(
+            name=kit.name or options.get("name", ""),
             limits=options.get("limits") or kit.limits,
             output=self.output(output_type),
             output_of_run=output_type is not UNSET,
@@ -460,6 +471,7 @@ class KitBuilder:
             metadata=options.get("metadata") or {},
             lead=None if has_system else lead,
             lead_each_step=kit.lead_each_step and prompt is None,
+            facts=kit.facts if facts is None else PromptWriter([checked_in_run("facts", facts)]),
             redactor=kit.redactor and kit.redactor.for_run(),
         )
         if settings:
@@ -470,19 +482,20 @@ class KitBuilder:
     def overridden(self, kit: Kit) -> Kit:
         """Return the agent's kit with any enclosing `override`, for the run of another agent."""
         overrides = _OVERRIDES.get({}).get(id(self))
-        return replace(self._with_model(kit, overrides), deps=overrides.get("deps")) if overrides else kit
+        return replace(self.with_model(kit, overrides), deps=overrides.get("deps")) if overrides else kit
 
     async def aclose(self) -> None:
         """Close the clients created for other models."""
         for client in self.clients.values():
             await close_client(client)
 
-    def _with_model(self, kit: Kit, settings: Mapping[str, Any]) -> Kit:
+    def with_model(self, kit: Kit, settings: Mapping[str, Any]) -> Kit:
+        """Return the kit with the client, tools and request fields of these settings."""
         if not settings.keys() & _OF_MODEL:
             return kit
         client, tools = self._client(kit, settings), kit.tools
         if settings.get("tools") is not None:
-            tools = all_tools(settings["tools"], self.subagents)
+            tools = with_handoff_tools(all_tools(settings["tools"], self.subagents), self.handoffs)
             tools.to_openai_schema(kit.prompts)
             if not kit.permissions.rules.shared:
                 check_rules(kit.permissions.rules, tools, self.subagents)
@@ -539,6 +552,7 @@ class HasKit(Protocol):
 
     _kit: Kit
     _builder: KitBuilder
+    system_prompt: str
 
     @property
     def config(self) -> AgentConfig:
@@ -546,14 +560,42 @@ class HasKit(Protocol):
         ...
 
 
+Viewed = TypeVar("Viewed", bound=HasKit)
+
+
 def kit_of(agent: HasKit) -> Kit:
     """Return the kit of an agent, with any enclosing `override`, for a run that the agent does not start."""
     return agent._builder.overridden(agent._kit)
 
 
+def view_of(agent: Viewed, settings: RunSettings, **changes: Any) -> Viewed:
+    """Return a copy of an agent with other settings, which shares its client, checks and overrides.
+
+    Args:
+        settings: The tools and request fields that replace the agent's; None keeps them.
+        changes: Fields of its kit.
+
+    Raises:
+        ConfigError: A setting is invalid.
+    """
+    view, kit = copy(agent), agent._builder.with_model(agent._kit, settings)
+    prompts = changes.get("prompts", kit.prompts)
+    if prompts is not kit.prompts:
+        kit = replace(kit, client=cast("ToolModeClient", kit.client).with_words(prompts))
+        if view.system_prompt == kit.prompts.system_prompt:
+            view.system_prompt = prompts.system_prompt
+    view._kit = replace(kit, **changes)
+    return view
+
+
 def set_deps(agent: HasKit, factory: Callable[..., Any]) -> None:
     """Set the function that makes the deps of runs started without deps."""
     agent._builder.deps = factory
+
+
+def naming(agent: HasKit, name: str) -> AbstractContextManager[None]:
+    """Name the runs that are prepared within the block, unless the agent has its own name."""
+    return overriding(agent._builder, name=name)
 
 
 def form_of(output_type: Any) -> Any:

@@ -27,7 +27,8 @@ class EventStream:
         self._buffer: deque[AnyEvent] = deque()
         self._task: asyncio.Task[None] | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._room = asyncio.Event()  # several senders may wait: tools emit progress concurrently
+        # An Event, because several senders may wait: tools emit progress concurrently.
+        self._room = asyncio.Event()
         self._left = False
 
     async def next_batch(self) -> list[AnyEvent]:
@@ -76,7 +77,7 @@ class EventStream:
             _wake(self._reader)
 
     async def _emit(self, event: AnyEvent) -> None:
-        if not self._left:  # append before waiting: cancellation during the wait would lose the event
+        if not self._left:  # append before waiting, or a cancellation during the wait would lose the event
             self._buffer.append(event)
             _wake(self._reader)
         while len(self._buffer) >= BUFFER_EVENTS and not self._left:

@@ -11,7 +11,7 @@ from pure_agent_loop.budget import Budget
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.checks import check_deps
 from pure_agent_loop.kernel.kit import Kit, Observers
-from pure_agent_loop.limits import DAY_LIMITS, LoopLimits
+from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import (
     PermissionContext,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float)
 _FROM_WIDE = ("bypass", "auto", "ask", "plan")
-_SHARED_LIMITS = ("max_tokens", "max_turns", "max_tool_calls", "max_seconds", "max_cost", *DAY_LIMITS)
+_SHARED_LIMITS = ("max_tokens", "max_turns", "max_tool_calls", "max_seconds", "max_cost")
 
 
 def narrower(mode: str, requested: str | None) -> str:
@@ -59,7 +59,7 @@ def restricted_kit(own: Kit, above: Kit) -> Kit:
             on_stop=own.hooks.on_stop,
             max_stops=own.hooks.max_stops,
         ),
-        limits=_limits(own.limits, above.limits),
+        limits=least_limits(own.limits, above.limits, _SHARED_LIMITS),
         budget=SharedBudget(budgets) if len(budgets) > 1 else next(iter(budgets), None),
         observers=Observers(
             _Audits(audits) if len(audits) > 1 else next(iter(audits), None),
@@ -111,9 +111,25 @@ async def _await_if_needed(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _limits(own: LoopLimits, above: LoopLimits) -> LoopLimits:
-    hard = {name: least(getattr(own, name), getattr(above, name)) for name in _SHARED_LIMITS}
-    return replace(own, **hard, prices={**own.prices, **above.prices})
+def least_limits(own: LoopLimits, other: LoopLimits, names: Iterable[str]) -> LoopLimits:
+    """Return `own` with the smaller value of each named or daily limit, and with the prices of both."""
+    changes: dict[str, Any] = {name: least(getattr(own, name), getattr(other, name)) for name in names}
+    changes |= day_limits(own, other)
+    return replace(own, **changes, prices={**own.prices, **other.prices})
+
+
+def day_limits(own: LoopLimits, above: LoopLimits) -> dict[str, Any]:
+    """Return the daily cost limits of both agents; of equal names, the smaller limit."""
+    by: dict[str, float] = {}
+    for key, maximum in (*own.max_cost_per_day_by.items(), *above.max_cost_per_day_by.items()):
+        by[key] = min(maximum, by.get(key, maximum))
+    return {
+        "max_cost_per_day": least(own.max_cost_per_day, above.max_cost_per_day),
+        "max_cost_per_person_per_day": least(
+            own.max_cost_per_person_per_day, above.max_cost_per_person_per_day
+        ),
+        "max_cost_per_day_by": by,
+    }
 
 
 def least(one: N | None, other: N | None) -> N | None:

@@ -31,5 +31,5 @@ def current_tracer() -> Tracer | None:
 
 
 def carrier() -> dict[str, str]:
-    """Return the trace context for work in another process; empty without a tracer."""
+    """Return the trace context for work in another process; empty if there is no tracer."""
     return dict(_TRACERS[0].carrier()) if _TRACERS else {}

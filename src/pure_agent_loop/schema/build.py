@@ -129,7 +129,7 @@ def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
             raise _inexpressible(signature, error) from error
         # Keys in the usual order; pydantic omits empty parts, which some servers require.
         tidy = {"type": "object", "properties": {}, "required": [], **tidy_schema(raw)}
-        parameters = mended_schema(tidy)  # arrays made from tuples lack `items`
+        parameters = mended_schema(tidy)  # adds `items` to arrays, which pydantic omits for tuples
     doc = parse_docstring(signature.doc)
     for parameter in signature.parameters:
         _complete(parameters["properties"].get(parameter.name), parameter, doc.params)
@@ -147,7 +147,7 @@ class JSONValidator:
         try:
             text = json.dumps(value)
             text.encode()
-        except (TypeError, ValueError, RecursionError):  # Python values that JSON cannot hold: dates, objects
+        except (TypeError, ValueError, RecursionError):  # the arguments hold Python objects, such as dates
             return self._adapter.validate_python(value)
         converted = self._adapter.validate_json(text)
         wrong = [name for name in converted if _is_number_as_path(value.get(name), converted[name])]
@@ -161,7 +161,7 @@ class JSONValidator:
 
 
 def _is_number_as_path(sent: Any, converted: Any) -> bool:
-    """Return whether a number became a path: pydantic reads a path as a string, which may be a number."""
+    """Return True if a number became a path: pydantic accepts a number as text, and text as a path."""
     if isinstance(converted, (list, tuple)) and isinstance(sent, list):
         return any(map(_is_number_as_path, sent, converted))
     return isinstance(converted, PurePath) and not isinstance(sent, str)
@@ -216,7 +216,7 @@ def _adapter(signature: ToolSignature, parameters: tuple[ToolParameter, ...]) ->
     carrier.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
     adapter: TypeAdapter[Any] = TypeAdapter(carrier)
     if not getattr(adapter, "pydantic_complete", True):
-        # An annotation in a nested class may be the name of another class in the same function.
+        # An annotation in a nested class may name another class of the enclosing function.
         adapter.rebuild(force=True, _types_namespace=signature.local_types)
     return adapter
 
@@ -228,7 +228,8 @@ def _field(parameter: ToolParameter) -> Any:
 
     annotation, default = portable(parameter.annotation), parameter.default
     if isinstance(default, FieldInfo):
-        # x: int = Field(5, ge=1): pydantic decides if the argument is required, and fills in the default.
+        # For `x: int = Field(5, ge=1)`, pydantic decides if the argument is required, and fills in the
+        # default.
         return Annotated[annotation, default]
     if parameter.required:
         return annotation
@@ -248,7 +249,7 @@ def _with_none(annotation: Any) -> Any:
 
 def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Mapping[str, str]) -> None:
     """Add the default and the description of a parameter to its schema."""
-    if schema is None:  # the parameter has an alias
+    if schema is None:  # the schema lists a parameter with an alias under the alias
         return
     description = _explicit_description(parameter) or docs.get(parameter.name)
     if description:
@@ -274,7 +275,7 @@ def _is_field(value: Any) -> bool:
 def _default(value: Any) -> dict[str, Any]:
     """Return ``{"default": ...}``, or an empty dict if the default cannot be written as JSON."""
     if is_plain(value):
-        may_change = isinstance(value, (list, dict))  # these may be modified later
+        may_change = isinstance(value, (list, dict))  # a copy, because a list or dict may be modified later
         return {"default": copy.deepcopy(value) if may_change else value}
     from pydantic_core import to_jsonable_python
 

@@ -35,7 +35,7 @@ async def outcome_of_call(call: Callable[[], Awaitable[Any]], tool: str, prompts
         return fail("KeyboardInterrupt", model_text("interrupted"), interrupt=True)
     except Retry as error:  # or a subclass
         return replace(fail(Retry.__name__, safe_str(error)), is_retry=True)
-    except ToolExecutionError as error:  # the text around the message names the tool
+    except ToolExecutionError as error:  # use the bare message, because `failed` adds the tool's name
         return fail(type(error).__name__, safe_str(error.message))
     except BaseException as error:  # noqa: BLE001 - even SystemExit must not end the host program
         return _logged(error, tool, fail(type(error).__name__, safe_str(error)))
@@ -58,7 +58,7 @@ async def call_user(function: Callable[..., Any], /, *args: Any, **arguments: An
 
 
 async def call_in_worker(function: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
-    """Call a function that is not async in a worker thread, and await what it returns."""
+    """Call a sync function in a worker thread, and await its result if necessary."""
     result = await run_in_thread(partial(function, *args, **arguments))
     if isinstance(result, Raised):
         raise _foreign(result.error)
@@ -75,7 +75,7 @@ def unwrapped(function: Any) -> Any:
 
 
 def _foreign(error: BaseException) -> BaseException:
-    """Make a thread's error safe to raise in this task, which its CancelledError must not cancel."""
+    """Make a thread's error safe to raise in this task: a CancelledError would cancel the task."""
     if isinstance(error, asyncio.CancelledError):
         return RuntimeError(model_text("raised_cancelled")).with_traceback(error.__traceback__)
     return error

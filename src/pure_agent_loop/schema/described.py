@@ -16,13 +16,15 @@ from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_sc
 from pure_agent_loop.schema.mended import mended_schema
 from pure_agent_loop.schema.problems import describe_problems
 from pure_agent_loop.schema.signature import check_signature
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.language import model_text
 
 # -- worked examples from the author of a tool -----------------------------------------------------------
 
 Example = tuple[str, Mapping[str, Any]]
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_KINDS: dict[str, tuple[Any, str, str]] = {  # Python types; pydantic's name and text of a mismatch
+# By JSON type: the Python types, and pydantic's name and text for a mismatch.
+_KINDS: dict[str, tuple[Any, str, str]] = {
     "string": (str, "string_type", "a valid string"),
     "integer": (int, "int_type", "a valid integer"),
     "number": ((int, float), "float_type", "a valid number"),
@@ -46,11 +48,12 @@ def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, .
     """
     checked = tuple(examples)
     for example in checked:
-        if not _is_example(example):
-            raise ConfigError(
-                f'Tool {name!r}: an example must be ("question", {{"argument": value}}); '
-                f"it is {example!r:.80}."
-            )
+        require(
+            _is_example(example),
+            f"Tool {name!r}: an example",
+            example,
+            '("question", {"argument": value})',
+        )
     return checked
 
 
@@ -118,7 +121,7 @@ class JsonSchemaType:
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments after checking names, types and choices.
 
-        Text becomes the JSON value in it where only that fits, such as ``"7"`` for an integer.
+        A text that does not fit is parsed as JSON, such as ``"7"`` for an integer.
 
         Raises:
             ToolArgumentError: An argument is missing or unknown, or a value does not fit.
@@ -159,10 +162,8 @@ class Described:
                 "A tool without a function needs name and parameters (a JSON Schema)."
             )
         self.name = check_name(name if name is not None else _name_of(function))
-        if parameters is not None and not _is_mapping(parameters):
-            raise ConfigError(
-                f"Tool {self.name!r}: parameters must be a JSON Schema (a dict); it is {parameters!r:.80}."
-            )
+        is_schema = parameters is None or _is_mapping(parameters)
+        require(is_schema, f"Tool {self.name!r}: parameters", parameters, "a JSON Schema (a dict)")
         self.examples = checked_examples(self.name, examples)
         self._words = words or {}
         self._description = description if function is not None else description or ""
@@ -177,7 +178,7 @@ class Described:
         """The schema and the validator; built on first use, because that imports pydantic."""
         if self._given is not None:
             return self._given
-        assert self._signature is not None  # one of the two is always set
+        assert self._signature is not None  # either `_given` or `_signature` is set
         return build_schema(self._signature)
 
     @property

@@ -57,10 +57,10 @@ def parse_docstring(text: str | None) -> Docstring:
     Args:
         text: The docstring, indented or not, or None.
     """
-    return _parsed(str(text or ""))  # a `str` subclass may not be hashable
+    return _parsed(str(text or ""))  # a plain str, because a subclass may not be hashable
 
 
-@lru_cache(maxsize=1024)  # cached, as a service may create an agent with the same functions for each request
+@lru_cache(maxsize=1024)  # a service may create an agent with the same functions for each request
 def _parsed(text: str) -> Docstring:
     return _DocstringReader(inspect.cleandoc(text).splitlines()).read()
 
@@ -147,7 +147,7 @@ class _DocstringReader:
             self._add(key, lines)
 
     def _deeper_than(self, margin: int) -> list[str]:
-        """Consume the lines of the item at `margin`: blank and deeper ones."""
+        """Consume the further lines of the item at `margin`: blank lines and lines indented deeper."""
         start = self._at
         while self._at < len(self._lines):
             line = self._lines[self._at]

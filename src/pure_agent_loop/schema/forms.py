@@ -123,7 +123,7 @@ def paths_of(root: str, path: object) -> list[str]:
 def fits(pattern: str, value: Any, name: str = "", *, too_long: bool = False) -> bool:
     """Return True if an argument's value matches a pattern; `too_long` if the value is too long to match."""
     if isinstance(value, bool):
-        pattern = pattern.lower()  # accept Python's spelling, too
+        pattern = pattern.lower()  # a rule may also spell a bool as in Python
     elif isinstance(value, (int, float)):
         with suppress(ValueError):
             pattern = _as_word(value) if float(pattern) == value else pattern

@@ -45,7 +45,7 @@ def mended_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         mended = mender.mend(top, MAX_DEPTH)
         json.dumps(mended, default=str)
-    except ValueError as error:  # such as a number with too many digits
+    except ValueError as error:  # raised for a number with too many digits, among others
         raise ConfigError(f"The argument schema is not JSON-serializable: {error}.") from None
     except RecursionError:
         raise ConfigError(
@@ -122,13 +122,14 @@ def _with_type(schema: dict[str, Any]) -> dict[str, Any]:
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     names = dict.fromkeys(_SYNONYMS.get(str(kind).lower(), str(kind).lower()) for kind in kinds)
     valid_kinds = [kind for kind in names if kind in _TYPES]
-    if len(valid_kinds) < len(names) or not valid_kinds:  # an unknown type could allow any value
+    # Drop the keyword, because an unknown type could allow any value.
+    if len(valid_kinds) < len(names) or not valid_kinds:
         return {key: value for key, value in schema.items() if key != "type"}
     return {**schema, "type": valid_kinds if len(valid_kinds) > 1 else valid_kinds[0]}
 
 
 def _with_names(schema: dict[str, Any]) -> dict[str, Any]:
-    """Make ``required`` and ``enum`` lists without duplicates."""
+    """Turn ``required`` and ``enum`` into lists without duplicates."""
     mended = dict(schema)
     properties = mended.get("properties")
     if "properties" in mended and not isinstance(properties, dict):
@@ -200,7 +201,8 @@ def _of_arguments(schema: dict[str, Any], mender: _SchemaMender) -> dict[str, An
         mended["description"] = (
             f"{mended.get('description', '')}\nThe arguments must also fit: {words}".strip()
         )
-    if "properties" not in mended:  # servers require it; any argument stays allowed
+    # Servers require `properties`; without it, any argument was allowed and stays allowed.
+    if "properties" not in mended:
         mended = {"additionalProperties": True, **mended}
     properties = mended.get("properties", {})
     nowhere: dict[str, Any] = {name: {} for name in mended.get("required", ()) if name not in properties}

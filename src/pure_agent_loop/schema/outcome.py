@@ -24,7 +24,7 @@ from pure_agent_loop.tool_context import current_call
 MAX_ROWS, MAX_COLUMNS, CELL_CHARS = 50, 20, 80
 MAX_VALUES = 1_000  # per array
 MAX_MEDIA, MAX_MEDIA_BYTES = 20, 20_000_000  # per result
-MAX_PIECE_CHARS = 1_000_000  # limit for an iterator, which may be endless
+MAX_PIECE_CHARS = 1_000_000  # maximum characters from an iterator, which may be endless
 _PLAIN = frozenset({int, float, bool, type(None)})
 
 
@@ -131,7 +131,7 @@ async def outcome_of(result: Any) -> ToolOutcome:
 
 
 class _Content(NamedTuple):
-    """What the model gets for a value."""
+    """Content that the model gets for a value."""
 
     text: str
     parts: list[dict[str, Any]]
@@ -155,7 +155,7 @@ async def _gathered(value: Any) -> Any:
 
 
 async def _pieces(value: Any) -> AsyncGenerator[Any, None]:
-    """Yield the pieces; close the iterator at the end, even an early one."""
+    """Yield the pieces; close the iterator, even if reading stops early."""
     end = object()
     if isinstance(value, AsyncIterator):
         try:
@@ -239,7 +239,7 @@ def _table(frame: Any) -> str:
     rows, columns = frame.shape
     names = [_cell(name) for name in list(frame.columns)[:MAX_COLUMNS]]
     head = frame.head(MAX_ROWS)
-    if _can(frame, "itertuples"):  # pandas: has row names
+    if _can(frame, "itertuples"):  # pandas data frames have row names
         lines = [list(row) for row in head.itertuples(index=True, name=None)]
         names = ["", *names]
     else:

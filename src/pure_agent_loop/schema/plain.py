@@ -110,7 +110,7 @@ def _core_of(annotation: Any) -> dict[str, Any]:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a default is a plain JSON value."""
+    """Return True if a default is a plain JSON value."""
     if type(value) is list:
         return all(map(is_plain, value))
     if type(value) is dict:
@@ -144,7 +144,7 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
 
 def _any_of(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
     schemas = [part for part in parts if part is not None]
-    # pydantic handles nested unions and duplicate members.
+    # Nested unions and duplicate members are left to pydantic.
     is_simple = len(schemas) == len(parts) and all(part and "anyOf" not in part for part in schemas)
     return {"anyOf": schemas} if is_simple and all(schemas.count(part) == 1 for part in schemas) else None
 

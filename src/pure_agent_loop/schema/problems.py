@@ -45,7 +45,7 @@ def _unknown(name: str, arguments: Any, names: Sequence[str], required: Abstract
     if not names:
         return model_text("takes_none", start=start)
     free = [known for known in names if known not in arguments]
-    # If exactly one required argument is missing, assume that the unknown name means it.
+    # Without a similar name, the unknown name probably means the one required argument that is missing.
     import difflib  # loaded only for an error
 
     close = difflib.get_close_matches(name, free, n=1) or [known for known in free if known in required]
@@ -94,7 +94,7 @@ def _in_chinese(kind: str, context: dict[str, Any]) -> str:
     """Return a pydantic error message in Chinese.
 
     Args:
-        context: The values of the placeholders; for a validator's own error the error itself.
+        context: The values of the placeholders; for an error raised by a validator, the error itself.
     """
     from pure_agent_loop.prompts.chinese.pydantic import ERRORS, OTHER_ERROR
 
@@ -102,7 +102,7 @@ def _in_chinese(kind: str, context: dict[str, Any]) -> str:
     values = {name: str(value).replace(" or ", ", ") for name, value in context.items()}
     try:
         return text.format(**values)
-    except KeyError:  # a different pydantic version has different placeholders
+    except KeyError:  # placeholders differ between versions of pydantic
         return OTHER_ERROR
 
 

@@ -151,7 +151,8 @@ def wanted_deps(function: Callable[..., Any]) -> str:
     annotation = next(iter(inspect.signature(function).parameters.values())).annotation
     if isinstance(annotation, str):
         annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
-    if isinstance(annotation, str):  # names in the annotation may be imported under TYPE_CHECKING
+    # An annotation may stay unresolved if its names are imported under TYPE_CHECKING.
+    if isinstance(annotation, str):
         deps_type: Any = annotation.partition("[")[2].rpartition("]")[0]
     else:
         deps_type = next(iter(typing.get_args(annotation)), Any)
@@ -169,7 +170,7 @@ def _takes_none(deps_type: Any) -> bool:
         )
     if deps_type in (None, type(None), Any, object) or isinstance(deps_type, typing.TypeVar):
         return True
-    if hasattr(deps_type, "__value__"):  # an alias of a `type` statement
+    if hasattr(deps_type, "__value__"):  # `type X = ...` creates an alias with a `__value__`
         return _takes_none(deps_type.__value__)
     origin = typing.get_origin(deps_type)
     if origin is typing.Annotated:
@@ -179,7 +180,8 @@ def _takes_none(deps_type: Any) -> bool:
 
 def _is_context(annotation: Any, function: Callable[..., Any]) -> bool:
     if isinstance(annotation, str):
-        if _CONTEXT_TEXT.match(annotation):  # even if `RunContext` is imported under TYPE_CHECKING
+        # Compare text, because `RunContext` may be imported under TYPE_CHECKING.
+        if _CONTEXT_TEXT.match(annotation):
             return True
         annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
     return _is_run_context(annotation)
@@ -267,7 +269,7 @@ def _doc(function: Callable[..., Any]) -> str:
     if isinstance(function, functools.partial):
         return _doc(function.func)
     if not (inspect.isroutine(function) or inspect.isclass(function)):
-        # For a callable object, the docstring of `__call__` is more specific than the class's.
+        # For a callable object, the docstring of `__call__` is more specific than that of the class.
         return inspect.getdoc(type(function).__call__) or inspect.getdoc(function) or ""
     own = function.__doc__  # still indented; the caller strips the indentation
     return own if isinstance(own, str) else inspect.getdoc(function) or ""

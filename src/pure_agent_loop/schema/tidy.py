@@ -9,7 +9,7 @@ MAX_NODES = 5_000
 _PREFIX = "#/$defs/"
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _DATA = frozenset({"default", "const", "enum", "examples", "required"})
-# A discriminator maps values to definitions, which inlining removes; oneOf expresses the same.
+# A discriminator refers to definitions, which inlining removes; oneOf has the same meaning.
 _NOISE = frozenset({"title", "discriminator", "$defs"})
 
 
@@ -58,7 +58,8 @@ class _Inliner:
         result = {key: self._value(key, value) for key, value in node.items() if key not in _NOISE}
         target = _target(result)
         if target is not None and target not in self._kept:
-            # Keywords next to the reference (a description, a default) are more specific.
+            # Keywords next to a reference, such as a description, are more specific than those of the
+            # definition.
             del result["$ref"]
             return {**self._object(self._definitions[target]), **result}
         return _without_single_all_of(result)

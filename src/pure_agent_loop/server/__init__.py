@@ -9,6 +9,7 @@
     asking        questions from runs, and their answers
     channel       events of a session, delivered to viewers; its `entries`, saved in an `event_file`
     runs_file     the persisted list of runs
+    retention     deletes unused sessions and runs daily
     api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI
     foreign/      other protocols: OpenAI's two, AG-UI, the AI SDK's stream
     metrics       Prometheus metrics

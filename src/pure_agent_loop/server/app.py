@@ -24,7 +24,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from pure_agent_loop.agent import Agent
+from pure_agent_loop.agent import Agent, served_agents
 from pure_agent_loop.durable.health import measure, measured
 from pure_agent_loop.durable.values import DurableError, check_agent_name
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
@@ -44,8 +44,9 @@ from pure_agent_loop.server.gate import GateMiddleware
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.page_files import PageFiles
-from pure_agent_loop.server.people import People, Person, check_people, load_or_create_secret
+from pure_agent_loop.server.people import People, Person, load_or_create_secret
 from pure_agent_loop.server.problems import UNEXPECTED, HttpProblem, as_problem, language_of, path_of
+from pure_agent_loop.server.retention import retention
 from pure_agent_loop.server.service import Service
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.server.work import work_here
@@ -94,9 +95,10 @@ def make_app(
     named = _named(agents, checked_in_run("deps", deps))
     _check_models(named, settings.models)
     private = private_folder(data_folder() / "server" if folder is None else Path(folder).expanduser())
-    owner_token = token or load_or_create_secret(private / "token", lambda: secrets.token_urlsafe(32))
+    kept = private / "token"
+    owner_token = token or load_or_create_secret(kept, lambda: secrets.token_urlsafe(32))
     cookie_secret = load_or_create_secret(private / "secret", lambda: secrets.token_hex(32))
-    people = People(owner_token, private / "ended", check_people(users), user_header, cookie_secret.encode())
+    people = People(token or kept, private / "ended", users, user_header, cookie_secret.encode())
     metrics = Metrics()
     engine, store = None, None if sessions_at is None else store_at(sessions_at)
     if database is not None:
@@ -120,7 +122,7 @@ def make_app(
             if engine is not None:
                 await engine.start()
             hub.resume_interrupted()
-            async with hub.watching():
+            async with hub.watching(), people.watching(), retention(hub, settings.keep_days, private, engine):
                 yield
         finally:
             app.state.service.closing.set()
@@ -156,8 +158,8 @@ def make_app(
 class Lifetime:
     """Runs the server's lifespan in its own task.
 
-    The lifespan starts with the application. A mounted application gets no lifespan events, so there the
-    first request starts it, and a signal to the process stops it before the server sees the signal.
+    The lifespan starts with the application. A mounted application gets no lifespan events, so the first
+    request starts the lifespan, and a signal to the process ends it before the server handles the signal.
 
     Args:
         context: Entered at the start and exited at the end, in the same task.
@@ -170,7 +172,7 @@ class Lifetime:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Start and stop with the application."""
+        """The lifespan of the application: start, yield, then stop."""
         await self.begin(app)
         yield
         await self.close()
@@ -208,7 +210,7 @@ class Lifetime:
     def _take_signals(self, app: Starlette) -> None:
         """Stop at the signals that the process handles; its own handlers are called afterwards."""
         if threading.current_thread() is not threading.main_thread():
-            return  # only the main thread can set handlers; a signal then ends the process at once
+            return  # only the main thread can set handlers; without them, a signal ends the process at once
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             handler = signal.getsignal(number)
@@ -221,7 +223,7 @@ class Lifetime:
         if self._stopping is None:
             self._stopping = loop.create_task(self._stop_before(app, partial(handler, number, frame)))
             loop.call_soon_threadsafe(lambda: None)  # wakes the event loop
-        else:  # a second signal does not wait
+        else:  # a second signal ends the wait
             self._stopping.cancel()
 
     async def _stop_before(self, app: Starlette, go_on: Callable[[], object]) -> None:
@@ -239,9 +241,10 @@ class Lifetime:
 
 
 def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None) -> dict[str, Agent]:
-    by_name = {"default": agents} if isinstance(agents, Agent) else dict(agents)
-    if not by_name or not all(isinstance(agent, Agent) for agent in by_name.values()):
+    if not agents:
         raise ConfigError("agents must be an Agent or a non-empty dict of name -> Agent.")
+    by_name = {"default": agents} if isinstance(agents, Agent) else agents
+    by_name = served_agents(by_name, "the server", "set create_app(sessions=...)")
     # Questions go to the server's users, except for an agent with its own on_ask.
     named = {
         check_agent_name(name): agent

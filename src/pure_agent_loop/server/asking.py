@@ -39,7 +39,7 @@ async def ask_in_hub(request: PermissionRequest) -> Permission:
         raise ToolExecutionError(model_text("nobody_to_ask"))
     permission: asyncio.Future[Permission] = asyncio.get_running_loop().create_future()
     live.asked[request.call_id] = (request, permission)
-    live.settled.pop(request.call_id, None)  # the answer to an earlier question of the same call
+    live.settled.pop(request.call_id, None)  # drop the answer to an earlier question of this call
     live.emit(own_event(QUESTION, call_id=request.call_id, tool=request.tool, question=request.reason))
     try:
         return await permission
@@ -86,7 +86,8 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
             raise AlreadyAnsweredError(
                 call_id, first[0], first[1].behavior, first[2], message=first[1].message
             )
-        if not (future := live.asked[call_id][1]).done():  # done: the tool was just stopped
+        # The future is already done if the tool was stopped in the meantime.
+        if not (future := live.asked[call_id][1]).done():
             future.set_result(permission)
         hub.announce_answer(live.info, _given(call_id, permission, by))
         return live.info.id
@@ -94,7 +95,8 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
     covered = await _covered(hub, session, call_id, permission)
     info = await _record_answer(hub, session, call_id, permission, by)
     for other in covered:
-        with contextlib.suppress(AlreadyAnsweredError, HttpProblem):  # answered by another person
+        # Skip a call that another person has answered in the meantime.
+        with contextlib.suppress(AlreadyAnsweredError, HttpProblem):
             await _record_answer(hub, session, other, permission, by)
     return "" if info is None else info.id
 
@@ -121,11 +123,12 @@ async def _covered(hub: Hub, session: str, call_id: str, permission: Permission)
             and _is_allowed(allowed, other, agent.tools.get(other.tool) if agent else None)
         ]
 
-    return await asyncio.to_thread(find)  # in a thread, because it resolves links on the disk
+    # In a thread, because comparing paths reads symbolic links from disk.
+    return await asyncio.to_thread(find)
 
 
 def _is_allowed(allowed: Sequence[str], question: PermissionRequest, tool: Tool | None) -> bool:
-    """Return True if a list allows a pending call by tool, rule or equal call; links are followed."""
+    """Return True if `allowed` covers a pending call: by its tool, by a rule, or as an identical call."""
     if has_call(allowed, question.tool, question.args):
         return True
     rules = rules_among(allowed)

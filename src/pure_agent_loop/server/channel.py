@@ -60,7 +60,7 @@ class Channel:
 
     @property
     def is_quiet(self) -> bool:
-        """True if the channel may be discarded: the file has everything."""
+        """True if the channel may be discarded, because the file contains all its entries."""
         return not self.viewers and not self._due
 
     def add(self, plain: Mapping[str, Any], run: str = "") -> ChannelEntry:

@@ -7,15 +7,18 @@ Each event keeps its engine number as `source`, so that a restarted server conti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.attempt import failed_with
-from pure_agent_loop.durable.client import POLL_SECONDS
-from pure_agent_loop.durable.database import Database, handovers
+from pure_agent_loop.durable.client import has_stopped, looks
+from pure_agent_loop.durable.database import Database, SharedLimits, handovers
+from pure_agent_loop.durable.deletion import Deletion
 from pure_agent_loop.durable.engine import Engine
 from pure_agent_loop.durable.health import measure
 from pure_agent_loop.durable.values import DurableError, TaskInfo
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from pure_agent_loop.durable.schedules.schedules import Schedules
 
 LOG = logging.getLogger("pure_agent_loop.server")
+_DAY = 86_400.0  # seconds
+_CLAIM_SECONDS = 3600.0  # time for one server to complete a deletion
 RETRY_SECONDS = 1.0  # seconds between two tries while the database is unavailable
 
 
@@ -109,7 +114,7 @@ class EngineWork:
         )
 
     async def start(self) -> None:
-        """Start the worker; without one, register the agents for workers elsewhere."""
+        """Start the worker; if this process has no worker, register the agents for workers elsewhere."""
         await asyncio.to_thread(self._engine.start if self._executes else self._engine.register)
 
     async def close(self) -> None:
@@ -118,8 +123,33 @@ class EngineWork:
 
     def delete_session(self, session_id: str) -> None:
         """Delete a session with its runs."""
-        with self._engine.deletion() as deletion:
+        with self.deletion() as deletion:
             deletion.delete(session_id)
+
+    def deletion(self) -> AbstractContextManager[Deletion]:
+        """Delete runs and sessions within a block; see `Client.deletion`."""
+        return self._engine.deletion()
+
+    def claim_day(self, *, is_done: bool = False) -> float:
+        """Claim the daily deletion for an hour, so that a failed or killed deletion is retried after that.
+
+        All servers on the same database share the claim.
+
+        Args:
+            is_done: True to record a finished deletion; the next one is due a day later.
+
+        Returns:
+            0 or less if a day has passed; otherwise, the seconds until then.
+        """
+
+        def claim(ledger: dict[str, Any], now: float) -> float:
+            wait = float(ledger.get("begun", 0.0)) + _DAY - now
+            if is_done or wait <= 0:
+                ledger["begun"] = now if is_done else now - _DAY + _CLAIM_SECONDS
+            return wait
+
+        with contextlib.closing(SharedLimits(self.database.url)) as shared:
+            return shared.change("retention", claim)
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run."""
@@ -189,13 +219,11 @@ class EngineWork:
         )
         channel = hub.channel(info.session)
         last = await channel.newest_source(info.id)
-        while True:
-            task, before = await asyncio.to_thread(handle.info), last
-            async for event in handle.events(follow=False, after=last):
-                last = event.number
-                info.steps = max(info.steps, event.step)
-                channel.add({**plain_event(event), "source": last}, info.id)
-            if last == before and (task.has_ended or task.status in WAITING):
-                return task
-            if last == before:
-                await asyncio.sleep(POLL_SECONDS)
+        async with aclosing(looks(handle, last)) as found:
+            async for task, events in found:
+                for event in events:
+                    info.steps = max(info.steps, event.step)
+                    channel.add({**plain_event(event), "source": event.number}, info.id)
+                if not events and has_stopped(task):
+                    return task
+        raise AssertionError("unreachable")

@@ -52,7 +52,7 @@ class ChannelEntry:
         number: Number in the session, from 1; never reused.
         session: The session's id.
         run: The run's id.
-        plain: Type, step, timestamp and unreduced data; `source` is its number in an engine, if any.
+        plain: Type, step, timestamp and unreduced data; `source` is the event's number in an engine, if any.
     """
 
     number: int
@@ -122,7 +122,7 @@ def plain_event(event: Event) -> dict[str, Any]:
     plain = event.to_dict()
     del plain["version"]
     if event.type is EventType.OBSERVATION and _has_file(event.data.get("value")):
-        plain["data"]["has_files"] = True  # the page then fetches the files now, not at the run's end
+        plain["data"]["has_files"] = True  # makes the page fetch the files at once, not at the run's end
     return plain
 
 

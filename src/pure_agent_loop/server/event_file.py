@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pure_agent_loop.server.entries import ChannelEntry
+from pure_agent_loop.support.disk import append_all
 from pure_agent_loop.support.locking import OPEN_FLAGS
 
 MAX_BYTES = 16 << 20
@@ -67,14 +68,7 @@ class EventFile:
             self._handle = os.open(self.path, flags, 0o600)
             self._size = os.fstat(self._handle).st_size
         data = b"".join(entry.to_line() for entry in entries)
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._handle, view) :]
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._handle, self._size)
-            raise
+        append_all(self._handle, data, self._size)
         self._size += len(data)
         if self._size > self._max_bytes:
             self._drop_older_half()

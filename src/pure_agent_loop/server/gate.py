@@ -12,7 +12,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import unquote
@@ -23,6 +23,7 @@ from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.people import SLASH, People, Person
 from pure_agent_loop.server.problems import HttpProblem, language_of, path_of
 from pure_agent_loop.server.settings import Settings
+from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.language import notice
 
 ACCESS = logging.getLogger("pure_agent_loop.server.access")
@@ -30,7 +31,8 @@ LOGIN = "/api/login"
 # Paths that need no token: they reveal nothing private.
 OPEN_PATHS = ("/", "/live", "/ready", "/healthz", "/readyz", LOGIN, "/favicon.ico")
 OPEN_BELOW = "/assets/"
-_FIXED = (*OPEN_PATHS, "/ws", "/metrics", "/mcp", "/api/openapi.json")  # route names for metrics
+# Paths that are used as route names in metrics.
+_FIXED = (*OPEN_PATHS, "/ws", "/metrics", "/mcp", "/api/openapi.json")
 READING = ("GET", "HEAD", "OPTIONS")
 # No inline code, no other origins, no frames; trusted-types: no scripts from strings.
 CSP = (
@@ -58,6 +60,7 @@ _CORS = {
     "access-control-allow-headers": "authorization, content-type, idempotency-key, last-event-id",
     "access-control-max-age": "600",
 }
+_POLICY = 1008  # WebSocket close code for a policy violation
 _MAX_BUCKETS = 10_000
 _SINGLE = (b"host", b"origin", b"authorization", b"content-type", b"content-length", b"sec-fetch-site")
 
@@ -90,6 +93,16 @@ class GateMiddleware:
     def __init__(self, app: ASGIApp, people: People, settings: Settings, metrics: Metrics) -> None:
         self._app, self._people, self._settings, self._metrics = app, people, settings, metrics
         self._rates = RateLimiter(settings.rate)
+        self._open: dict[asyncio.Task[Any] | None, tuple[Person, _ResponseSender]] = {}
+        self._ended: set[asyncio.Task[Any] | None] = set()  # tasks whose user lost access
+        people.on_ended = self._end_streams
+
+    def _end_streams(self, people: Collection[Person]) -> None:
+        """End the open streams of users whose token or roles have changed."""
+        for task, (person, response) in self._open.items():
+            if task is not None and response.is_stream and person in people:
+                self._ended.add(task)
+                task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection."""
@@ -100,7 +113,7 @@ class GateMiddleware:
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
         body = _RequestBody(receive, self._settings.max_body, headers) if scope["type"] == "http" else None
-        response = _ResponseSender(scope, send, headers, self._settings, body)
+        response, task = _ResponseSender(scope, send, headers, self._settings, body), asyncio.current_task()
         try:
             _keep_slashes(scope)
             _set_prefix(scope, self._settings.prefix)
@@ -112,11 +125,19 @@ class GateMiddleware:
             if body is not None:
                 body.check()
             await scope["app"].state.life.begin_mounted(scope["app"])
+            if (credential := scope["state"].get("credential")) is not None:
+                self._open[task] = credential, response
             await self._app(scope, body or receive, response.send)
+        except asyncio.CancelledError:
+            if task not in self._ended:
+                raise
+            await response.end()
         except HttpProblem as problem:
             self._metrics.count("pal_refused_total", reason=str(problem.status))
             await response.refuse(problem)
         finally:
+            self._open.pop(task, None)
+            self._ended.discard(task)
             self._log(scope, response)
 
     def _check_single(self, scope: Scope) -> None:
@@ -141,8 +162,8 @@ class GateMiddleware:
             person = self._person(headers) if path == LOGIN and scope["method"] != "POST" else None
             scope["state"]["person"] = person
         else:
-            person, by_cookie = self._authenticate(headers)
-            scope["state"]["person"] = person
+            person, credential, by_cookie = self._authenticate(headers)
+            scope["state"] |= {"person": person, "credential": credential}
             unsafe = scope["type"] == "websocket" or scope["method"] not in READING
             if by_cookie and unsafe and origin is None and headers.get("sec-fetch-site") != "same-origin":
                 raise HttpProblem(403, "Requests with a cookie need an Origin header.")
@@ -153,21 +174,22 @@ class GateMiddleware:
             _check_type(headers)
 
     def _person(self, headers: Mapping[str, str]) -> Person | None:
-        """Return the authenticated person, or None; asking who is signed in is not an error."""
+        """Return the authenticated person; None (not an error) if the request is not authenticated."""
         try:
             return self._authenticate(headers)[0]
         except HttpProblem:
             return None
 
-    def _authenticate(self, headers: Mapping[str, str]) -> tuple[Person, bool]:
+    def _authenticate(self, headers: Mapping[str, str]) -> tuple[Person, Person, bool]:
+        """Return the acting user, the user who owns the token or cookie, and whether a cookie was sent."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            person = self._people.by_token(token.strip())
-            person = self._people.named(person, headers) if person else None
-            if person is not None:
-                return person, False
+            owner = self._people.by_token(token.strip())
+            person = self._people.named(owner, headers) if owner else None
+            if person is not None and owner is not None:
+                return person, owner, False
         elif (person := self._people.by_cookie(_cookie(headers, self._people.cookie_name))) is not None:
-            return person, True
+            return person, person, True
         raise HttpProblem(
             401,
             notice("library.server_not_authenticated"),
@@ -270,7 +292,7 @@ class _RequestBody:
             return await self._receive()
         try:
             message = await self._receive_chunk(self._deadline)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise HttpProblem(408, notice("library.server_too_slow")) from None
         self.check()
         return message
@@ -278,12 +300,12 @@ class _RequestBody:
     async def drain(self) -> None:
         """Discard the rest of the body for a while: closing earlier would lose the response."""
         deadline = time.monotonic() + LINGER_SECONDS
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             while self._has_no_expect and not self._is_complete and self._received < LINGER_BYTES:
                 await self._receive_chunk(deadline)
 
     async def _receive_chunk(self, deadline: float) -> Message:
-        message = await asyncio.wait_for(self._receive(), max(deadline - time.monotonic(), 0.01))
+        message = await within(max(deadline - time.monotonic(), 0.01), self._receive())
         self._received += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
         return message
@@ -340,6 +362,13 @@ class _ResponseSender:
         headers = [(name.encode(), value.encode()) for name, value in _CORS.items()]
         await self.send({"type": "http.response.start", "status": 204, "headers": headers})
         await self.send({"type": "http.response.body", "body": b""})
+
+    async def end(self) -> None:
+        """End a stream whose user no longer has access."""
+        if self._scope["type"] == "websocket":
+            await self._send({"type": "websocket.close", "code": _POLICY, "reason": "signed out"})
+        else:
+            await self._send({"type": "http.response.body", "body": b""})
 
     async def refuse(self, problem: HttpProblem) -> None:
         """Send a problem unless the response has started."""

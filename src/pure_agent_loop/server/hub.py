@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -87,7 +88,8 @@ class Hub:
         self._live: dict[str, ActiveRun] = {}  # session id -> its executing run
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stamps: dict[str, Any] = {}  # session id -> the store's stamp at the last poll
-        self._announced: dict[str, set[tuple[str, str]]] = {}  # run id -> pairs of call id and who answered
+        # Run id -> pairs of call id and name of the person who answered.
+        self._announced: dict[str, set[tuple[str, str]]] = {}
         self._ephemeral: dict[
             asyncio.Task[Any] | None, RunInfo
         ] = {}  # runs of single requests, without session
@@ -104,7 +106,7 @@ class Hub:
 
     @property
     def open_runs(self) -> list[RunInfo]:
-        """Runs that have not ended, including ephemeral ones."""
+        """Runs that have not ended, including the runs of single requests."""
         return [*(info for info in self.runs.values() if info.is_open), *self._ephemeral.values()]
 
     def of_session(self, session: str) -> list[RunInfo]:
@@ -153,7 +155,7 @@ class Hub:
         """Start a run.
 
         Args:
-            agent: An agent's name; None for the session's agent, or the first one.
+            agent: An agent's name; None for the session's agent, or the first agent.
             session: A session to continue; None for a new one.
             media: ``data:`` URLs of the task's media.
             key: The result of `hash_key`; empty for none.
@@ -215,7 +217,7 @@ class Hub:
 
     @contextlib.contextmanager
     def ephemeral_run(self, person: Person, agent: str) -> Iterator[RunInfo]:
-        """Count a run that lasts as long as the request of this task, then add its usage to the totals.
+        """Register a run that is bound to the current HTTP request; then add its usage to the totals.
 
         Raises:
             HttpProblem: A run limit is reached.
@@ -272,7 +274,7 @@ class Hub:
 
     def _done(self, live: ActiveRun, task: asyncio.Task[None]) -> None:
         if self._live.get(live.info.session) is not live:
-            return  # already handled by `outcome`; the next run may have started
+            return  # `outcome` has removed this run; the session's next run may have started
         del self._live[live.info.session]
         if live.guard.is_cut:
             return  # the next process resumes the run
@@ -294,7 +296,7 @@ class Hub:
     def outcome(self, info: RunInfo, result: Mapping[str, Any]) -> None:
         """Save the end or suspension of a run. For `result` see `durable.attempt.outcome_of`."""
         self._announced.pop(info.id, None)
-        self._detach(info)  # detach first: a client may send the next task as soon as it gets the event
+        self._detach(info)  # before the event, because a client may react to the event with the next task
         reason = str(result.get("stop_reason") or "error")
         states = ("completed", *WAITING, "cancelled", "killed")
         state = reason if reason in states else "failed"
@@ -353,15 +355,17 @@ class Hub:
             async with self.turn(info.session):
                 is_suspended = info.state in WAITING and not info.durable
                 if is_suspended and await asyncio.to_thread(self._deny_pending, info, reason or STOPPED, by):
-                    self.resume(info)  # then cancelled below, so that the allowed call gets a result
+                    # Resume the run and cancel it below, so that the allowed call gets a result.
+                    self.resume(info)
                 live = self._live.get(info.session)
-                if live is None or live.info is not info:  # nothing was allowed, or the server drains
+                # Not resumed: no call was allowed, or the server is draining.
+                if live is None or live.info is not info:
                     self._end(info, "cancelled", "cancelled")
                 else:
                     live.token.cancel(reason or CANCELLED)
 
     def _deny_pending(self, info: RunInfo, reason: str, by: str) -> bool:
-        """Deny pending calls. Return True if the run must end an allowed call, of this or another process."""
+        """Deny pending calls. Return True if a call was allowed, so that the run must resume to finish it."""
         try:
             for question in self.sessions.questions(info.session):
                 with contextlib.suppress(AlreadyAnsweredError):  # the first answer counts
@@ -421,7 +425,7 @@ class Hub:
             LOG.info("Run %s could not be polled for answers: %s", info.id, safe_str(error))
 
     async def _announce_others(self, info: RunInfo) -> None:
-        """Tell viewers of the answers that another process recorded since the run was suspended."""
+        """Send viewers the answers that another process recorded since the run was suspended."""
         if info.durable:
             given = await asyncio.to_thread(self.engine.given_answers, info.durable)
         else:
@@ -432,7 +436,7 @@ class Hub:
                 self.announce_answer(info, answer)
 
     def announce_answer(self, info: RunInfo, answer: GivenAnswer) -> None:
-        """Tell viewers once who answered a question from a run."""
+        """Send viewers, once per question, who answered it."""
         announced = self._announced.setdefault(info.id, set())
         if (answer.call_id, answer.by) not in announced:
             announced.add((answer.call_id, answer.by))
@@ -464,7 +468,7 @@ class Hub:
                 self.resume(info)
 
     async def drain(self, seconds: float) -> None:
-        """Start no more runs and let the current ones finish. The next process resumes unfinished ones."""
+        """Start no more runs and let the current ones finish. The next process resumes unfinished runs."""
         self.is_draining = True
         tasks = {
             task for task in (*(live.task for live in self.live_runs), *self._ephemeral) if task is not None
@@ -473,7 +477,7 @@ class Hub:
             await asyncio.wait(tasks, timeout=seconds)
         unfinished = self.live_runs
         for live in unfinished:
-            live.guard.is_draining = True  # the results of running tools are still recorded
+            live.guard.is_draining = True  # the run still records the results of running tools
         if unfinished and seconds:
             await asyncio.wait(
                 {live.task for live in unfinished if live.task is not None}, timeout=CUT_SECONDS
@@ -503,6 +507,23 @@ class Hub:
         self.channel(session).delete()
         del self._channels[session]
         self.file.forget_session(session)
+
+    def unused_sessions(self, before: float) -> list[str]:
+        """Return the sessions that no run of this server has used since a time (seconds since the epoch)."""
+        newest: dict[str, float] = {}
+        for info in self.runs.values():
+            newest[info.session] = (
+                math.inf if info.is_open else max(newest.get(info.session, 0.0), info.updated)
+            )
+        return [session for session, updated in newest.items() if updated < before]
+
+    def drop_event_files(self, before: float) -> None:
+        """Delete the events of sessions without a known run that have not changed since a time."""
+        sessions = (*self._channels, *(run.session for run in self.open_runs))
+        kept = {f"{file_name(session)}.jsonl" for session in sessions}
+        for path in self._events.glob("*.jsonl"):
+            if path.name not in kept and path.stat().st_mtime < before:
+                path.unlink(missing_ok=True)
 
 
 def hash_key(person: Person, key: str, request: Any) -> str:

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping
 from pure_agent_loop.durable.health import ENGINE
 from pure_agent_loop.server.entries import ChannelEntry
 from pure_agent_loop.server.runs_file import RunInfo
-from pure_agent_loop.support.prometheus import Gauge, Labels, Meters
+from pure_agent_loop.support.prometheus import USAGE, Gauge, Labels, Meters
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _HELP = {
     "pal_requests_total": ("counter", "Requests, by method, route and status."),
     "pal_runs_started_total": ("counter", "Runs started or resumed, by agent."),
     "pal_runs_ended_total": ("counter", "Runs ended, by agent and stop reason."),
-    "pal_tokens_total": ("counter", "Tokens used by ended runs, by agent."),
-    "pal_cost_total": ("counter", "Known cost of ended runs, by agent, in the currency of the prices."),
+    **USAGE,
     "pal_events_total": ("counter", "Events, by type."),
     "pal_viewers_dropped_total": ("counter", "Viewers dropped, by reason."),
     "pal_refused_total": ("counter", "Requests rejected before any handler, by reason."),
@@ -54,8 +53,7 @@ class Metrics(Meters):
     def run_ended(self, info: RunInfo) -> None:
         """Count an ended run, its tokens and cost."""
         self.count("pal_runs_ended_total", agent=info.agent, reason=info.stop_reason)
-        self.count("pal_tokens_total", info.tokens, agent=info.agent)
-        self.count("pal_cost_total", info.cost or 0.0, agent=info.agent)
+        self.usage(info.agent, info.tokens, info.cost)
 
     def viewers(self, kind: str, change: int) -> None:
         """Change the number of viewers."""

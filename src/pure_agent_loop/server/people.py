@@ -1,21 +1,25 @@
-"""Authentication: by token, by a cookie that a token was exchanged for, or by a proxy's header.
+"""Authentication: by token, by a cookie issued for a token, or by a proxy's header.
 
 Tokens are stored as SHA-256 hashes: tokens are long and random, so a slow hash would add no safety. A cookie
-holds a name, an expiry time and a signature, which becomes invalid when the person's token changes. A cookie
-that was logged out is a file in a folder, so that it ends for each process of the server and after a restart.
+holds a name, an expiry time and a signature, which becomes invalid when the person's token changes. A
+logged-out cookie is recorded as a file, so that it stays invalid in all processes of the server and after
+restarts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +27,12 @@ from typing import Any
 from pure_agent_loop.errors import (
     ConfigError,
 )
-from pure_agent_loop.support.folders import private_folder
+from pure_agent_loop.support.folders import file_stamp, private_folder
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.text import safe_str
 
+LOG = logging.getLogger("pure_agent_loop.server")
+WATCH_SECONDS = 1.0  # seconds between two checks of the files
 ROLES = ("use", "approve", "operate")
 OWNER = "owner"
 MIN_TOKEN_LENGTH = 16
@@ -116,8 +123,9 @@ class People:
     """The users of a server.
 
     Args:
-        token: The owner's token.
+        token: The owner's token, or the file that contains it.
         ended: The folder of the cookies that were logged out.
+        others: More users, or the path of the JSON file that lists them.
         header: The header in which a proxy that sends the owner's token names the user; empty for none.
         now: Returns seconds since the epoch.
 
@@ -127,37 +135,86 @@ class People:
 
     def __init__(
         self,
-        token: str,
+        token: str | Path,
         ended: Path,
-        others: Iterable[Person] = (),
+        others: Any = (),
         header: str = "",
         secret: bytes = b"",
         now: Callable[[], float] = time.time,
     ) -> None:
-        if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigError(notice("library.token_short", min_token_length=MIN_TOKEN_LENGTH))
-        owner = Person(OWNER, frozenset(ROLES), hash_of(token))
         self.header = header.lower()
         self._ended = ended
         self._secret, self._now = secret or secrets.token_bytes(32), now
-        self._by_name: dict[str, Person] = {}
-        for person in (owner, *others):
-            if person.name in self._by_name:
-                raise ConfigError(notice("library.users_name_twice", name=person.name))
-            self._by_name[person.name] = person
-        hashes = [person.token_hash for person in self._by_name.values() if person.token_hash]
-        if len(set(hashes)) < len(hashes):
-            raise ConfigError(notice("library.users_token_twice"))
+        self._token, self._others = token, others
+        self._files = [token] if isinstance(token, Path) else []
+        if isinstance(others, (str, os.PathLike)):
+            self._files.append(Path(others))
+        else:
+            self._others = check_people(others)
+        self.on_ended: Callable[[set[Person]], None] = lambda _: None
+        self._stamps = [*map(file_stamp, self._files)]
+        self._by_name = self._read()
         # A lookup by hash does not leak the token through its timing.
         self._by_hash = {person.token_hash: person for person in self._by_name.values() if person.token_hash}
+        owner = self._by_name[OWNER]
+        # The name does not change when the token is replaced, so that other users' cookies remain valid.
         self.cookie_name = f"pal_{hashlib.sha256(owner.token_hash.encode()).hexdigest()[:8]}"
+
+    def _read(self) -> dict[str, Person]:
+        token = (
+            self._token.read_text(encoding="utf-8").strip() if isinstance(self._token, Path) else self._token
+        )
+        if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError(notice("library.token_short", min_token_length=MIN_TOKEN_LENGTH))
+        by_name: dict[str, Person] = {}
+        for person in (Person(OWNER, frozenset(ROLES), hash_of(token)), *check_people(self._others)):
+            if person.name in by_name:
+                raise ConfigError(notice("library.users_name_twice", name=person.name))
+            by_name[person.name] = person
+        hashes = [person.token_hash for person in by_name.values() if person.token_hash]
+        if len(set(hashes)) < len(hashes):
+            raise ConfigError(notice("library.users_token_twice"))
+        return by_name
+
+    def refresh(self) -> None:
+        """Read the files again if they have changed. If a file is invalid, the previous users remain."""
+        stamps = [*map(file_stamp, self._files)]
+        if stamps == self._stamps:
+            return
+        self._stamps = stamps
+        try:
+            by_name = self._read()
+        except (ConfigError, OSError, ValueError) as error:
+            LOG.error(notice("library.users_kept", error=safe_str(error)))  # noqa: TRY400 - the reason is enough
+            return
+        ended = {*self._by_name.values()} - {*by_name.values()}
+        self._by_name = by_name
+        self._by_hash = {person.token_hash: person for person in by_name.values() if person.token_hash}
+        LOG.info(notice("library.users_read", users=len(by_name), ended=len(ended)))
+        self.on_ended(ended)
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Check for changed files within the block, even if no request arrives."""
+
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(WATCH_SECONDS)
+                self.refresh()
+
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
 
     def by_token(self, token: str) -> Person | None:
         """Return the owner of a token."""
+        self.refresh()
         return self._by_hash.get(hash_of(token))
 
     def named(self, person: Person, headers: Mapping[str, str]) -> Person | None:
-        """Return the user of a request: with the owner's token, the one that the proxy's header names."""
+        """Return the user of a request; for the owner's token, the user named in the proxy's header."""
         name = headers.get(self.header, "") if self.header else ""
         if not name or person.name != OWNER:
             return person
@@ -173,6 +230,7 @@ class People:
 
     def by_cookie(self, value: str) -> Person | None:
         """Return the person of a cookie; None if the cookie is invalid or has expired."""
+        self.refresh()
         parts: Sequence[str] = value.split(".")
         if len(parts) != 3 or not value.isascii() or not parts[1].isdecimal() or len(parts[1]) > 15:
             return None
@@ -188,7 +246,7 @@ class People:
         return person if is_valid and not (self._ended / digest).exists() else None
 
     def end_cookie(self, value: str) -> None:
-        """End a valid cookie before its expiry time. Forget those that have expired since.
+        """End a valid cookie before its expiry time. Also delete the records of expired cookies.
 
         Raises:
             OSError: The folder cannot be written.

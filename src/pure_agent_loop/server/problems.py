@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.durable.values import DurableError, DurableNotFoundError
@@ -35,6 +35,13 @@ TITLES = {
     500: "Failed",
     503: "Unavailable",
 }
+
+_PROBLEMS: Sequence[tuple[type[Exception], int, str]] = (  # the first match is used
+    (SessionNotFoundError, 404, notice("library.server_no_id", kind=notice("library.noun_session"))),
+    (SessionLockedError, 409, notice("library.server_session_in_use")),
+    (DurableNotFoundError, 404, notice("library.server_not_found")),
+    (DurableError, 503, notice("library.server_database_away")),
+)
 
 
 class HttpProblem(PureAgentLoopError):  # noqa: N818 - RFC 9457's term
@@ -115,14 +122,9 @@ def as_problem(error: BaseException) -> HttpProblem:
             "answered_at": error.at,
         }
         return HttpProblem(409, error, type=ALREADY_ANSWERED, **fields)
-    if isinstance(error, SessionNotFoundError):
-        return not_found("session")
-    if isinstance(error, SessionLockedError):
-        return HttpProblem(409, notice("library.server_session_in_use"))
-    if isinstance(error, DurableNotFoundError):
-        return HttpProblem(404, notice("library.server_not_found"))
-    if isinstance(error, DurableError):
-        return HttpProblem(503, notice("library.server_database_away"))
+    for kind, status, detail in _PROBLEMS:
+        if isinstance(error, kind):
+            return HttpProblem(status, detail)
     if isinstance(error, ConfigError):
         return HttpProblem(422, error)
     return HttpProblem(500, UNEXPECTED)

@@ -26,12 +26,12 @@ from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock
+from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock, write_whole
 
 MAX_ENDED = 5_000
 LABELS = ("folder", "title", "pin")
 WORKING = ("pending", "running")
-_KEY_SECONDS = 24 * 3_600.0  # an idempotency key is valid for this time
+_KEY_SECONDS = 24 * 3_600.0  # lifetime of an idempotency key
 CURRENT_RUN: ContextVar[ActiveRun | None] = ContextVar("pure_agent_loop_live_run", default=None)
 
 
@@ -153,14 +153,11 @@ class RunsFile:
         return runs
 
     def _rewrite(self) -> Any:
-        new = self._path.with_suffix(".new")
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(_run_line(info) for info in self.runs.values())
-            file.writelines(_line("used", *key, *usage) for key, usage in self.totals.items())
-            for kind, labels in self.labels.items():
-                file.writelines(_line(kind, *item) for item in labels.items())
-        new.replace(self._path)
+        lines = [_run_line(info) for info in self.runs.values()]
+        lines += [_line("used", *key, *usage) for key, usage in self.totals.items()]
+        for kind, labels in self.labels.items():
+            lines += [_line(kind, *item) for item in labels.items()]
+        write_whole(self._path, b"".join(lines))
         return self._path.open("ab", buffering=0)
 
     def put(self, info: RunInfo) -> None:
@@ -188,9 +185,7 @@ class RunsFile:
         """
         if media:
             private_folder(self._media(info).parent)
-            handle = os.open(self._media(info), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(list(media), file)
+            write_whole(self._media(info), json.dumps(list(media)).encode())
 
     def media_of(self, info: RunInfo) -> list[Any]:
         """Return the saved media of a run's task."""
@@ -283,8 +278,3 @@ def _line(kind: str, *values: str | float) -> bytes:
 
 def _run_line(info: RunInfo) -> bytes:
     return json.dumps(asdict(info), separators=(",", ":")).encode() + b"\n"
-
-
-# One JSON-lines file per session. A line is written before any client receives its event, so that a killed
-# process never reuses a number. After a power failure the last lines may be missing, because only the
-# session itself is synced. Above a maximum size the older half is deleted; clients then read the session.

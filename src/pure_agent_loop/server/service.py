@@ -44,7 +44,8 @@ class Service:
     metrics: Metrics
     engine: Any = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    titles: dict[str, str] = field(default_factory=dict)  # first tasks, read from other programs' sessions
+    # Session id -> first task, for sessions of other programs.
+    titles: dict[str, str] = field(default_factory=dict)
     _viewers: dict[str, int] = field(default_factory=dict)
 
     def end_streams(self) -> None:

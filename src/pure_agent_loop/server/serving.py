@@ -65,7 +65,7 @@ class TimedConnection(H11Protocol):
             self.connections.discard(connection)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes. The deadline stays until a request's head is complete."""
+        """Parse received bytes; the deadline is cleared once a request's head is complete."""
         super().data_received(data)
         cycle: Any = self.cycle  # None before the first request
         # A connection that became a WebSocket is not in `connections`.
@@ -123,8 +123,8 @@ class Serving(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._grace, self._ready, self._stopping = grace, ready, stopping
-        self._stop_requested: asyncio.Event | None = None
-        self._hurry: asyncio.Event | None = None
+        # Made here: a signal may come before the main loop begins.
+        self._stop_requested, self._hurry = asyncio.Event(), asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections."""
@@ -134,7 +134,6 @@ class Serving(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Serve until a signal, then let runs finish while event streams stay open."""
-        self._stop_requested, self._hurry = asyncio.Event(), asyncio.Event()
         ticking = asyncio.ensure_future(super().main_loop())
         stop_requested = asyncio.ensure_future(self._stop_requested.wait())
         try:
@@ -157,12 +156,10 @@ class Serving(uvicorn.Server):
             stop_requested.cancel()
             await ticking
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """On the first signal let runs finish, on the second leave runs to the next start; then exit."""
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's parameters
+        """At the first signal, let runs finish; at the second, leave them to the next start; then exit."""
         # Setting an event is safe: Python runs signal handlers between two steps of the loop.
-        if self._stop_requested is None or self._hurry is None:
-            super().handle_exit(sig, frame)
-        elif not self._stop_requested.is_set():
+        if not self._stop_requested.is_set():
             self._stop_requested.set()
         elif not self._hurry.is_set():
             self._hurry.set()
@@ -171,7 +168,7 @@ class Serving(uvicorn.Server):
 
 
 def check_host(host: str, settings: Settings, *, has_tls: bool) -> None:
-    """Reject a public address without TLS, unless allowed hosts say that a proxy is in front.
+    """Reject a public address without TLS, unless `settings.hosts` is set, which implies a proxy with TLS.
 
     Raises:
         ConfigError: Other machines could connect without TLS.
@@ -211,7 +208,7 @@ def uvicorn_config(
         host=host,
         port=port,
         http=protocol,
-        backlog=max_unknown,  # asyncio also accepts this many connections at once
+        backlog=max_unknown,  # also how many connections asyncio accepts per iteration
         ws="websockets-sansio",
         ws_max_size=settings.max_frame,
         ws_ping_interval=PING_SECONDS,

@@ -28,7 +28,8 @@ class Settings:
         show_tools: Tools whose arguments and results the role ``use`` may see; True for all.
         show_reasoning: Whether the role ``use`` may see reasoning.
         starters: Tasks that the page offers before a conversation begins.
-        models: Models that a person may choose for a task, besides the agent's own; others are refused.
+        models: Models that a person may choose for a task, besides the agent's own; other models are
+            rejected.
         max_body: Bytes per request body.
         max_frame: Bytes per WebSocket message.
         max_running: Concurrent runs.
@@ -39,6 +40,7 @@ class Settings:
         viewer_seconds: Seconds a viewer may take to accept an event before it is dropped.
         keep_alive_seconds: Seconds between keep-alive messages on an idle event stream.
         grace: Seconds that runs get to finish at shutdown.
+        keep_days: Days after which unused sessions are deleted, with their runs; None to keep them.
         prefix: The path at which a proxy serves the application, such as ``/agents``; the proxy may or may
             not strip it.
 
@@ -63,11 +65,13 @@ class Settings:
     keep_alive_seconds: float = 15.0
     grace: float = 30.0
     prefix: str = ""
+    keep_days: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if _is_number(field.default) and not (_is_number(value) and value > 0):
+            is_limit = _is_number(field.default) or (field.name == "keep_days" and value is not None)
+            if is_limit and not (_is_number(value) and value > 0):
                 raise ConfigError(notice("library.above_zero", name=field.name, value=value))
         for name in ("hosts", "origins", "show_tools", "starters", "models"):
             if isinstance(getattr(self, name), (str, bytes)):

@@ -18,6 +18,7 @@ from pure_agent_loop.durable.attempt import (
 from pure_agent_loop.errors import PureAgentLoopError, SessionLockedError
 from pure_agent_loop.limits import PERSON
 from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.settings import naming
 from pure_agent_loop.server.entries import plain_event
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.runs_file import ActiveRun, RunInfo
@@ -38,7 +39,7 @@ async def work_here(hub: Hub, live: ActiveRun) -> None:
         try:
             outcome = await _execute(hub, live)
         except SessionLockedError as error:
-            # Another process records an answer, or runs in this session. A new run fails after
+            # Another process is recording an answer, or runs a task in this session. A new run fails after
             # `LOCKED_SECONDS`.
             if not live.token.is_cancelled and (info.attempt > 1 or time.monotonic() < deadline):
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -79,16 +80,18 @@ def _records(hub: Hub, info: RunInfo) -> list[Record]:
 def _prepare(hub: Hub, live: ActiveRun, records: list[Record], attempts: int) -> Run:
     info = live.info
     store = GuardedStore(hub.sessions.store, info.id, info.session, live.guard, records, takeover=False)
-    return hub.agents[info.agent].prepare(
-        None if attempts else info.task,
-        session_id=info.session,
-        sessions=store,
-        cancel_token=live.token,
-        inbox=live.inbox,
-        media=None if attempts else list(live.media),
-        metadata={PERSON: info.owner},
-        **settings_of(info),
-    )
+    agent = hub.agents[info.agent]
+    with naming(agent, info.agent):
+        return agent.prepare(
+            None if attempts else info.task,
+            session_id=info.session,
+            sessions=store,
+            cancel_token=live.token,
+            inbox=live.inbox,
+            media=None if attempts else list(live.media),
+            metadata={PERSON: info.owner},
+            **settings_of(info),
+        )
 
 
 def settings_of(info: RunInfo) -> dict[str, Any]:

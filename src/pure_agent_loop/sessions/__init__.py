@@ -3,6 +3,7 @@
     store         session store interface, session ids, and shared parts of the stores
     stores/       stores: JSON lines, SQLite, PostgreSQL
     transcript    writes a run to a store, as the run's journal
+    key_journal   a run's journal in a mapping, for stores and engines of others
     run_record    the configuration a run started with
     resume        restores a run from its records
     replay        runs the loop again offline on recorded effects
@@ -24,6 +25,7 @@ from pure_agent_loop.errors import (
     SessionWriteError,
 )
 from pure_agent_loop.sessions.store import (
+    BaseLog,
     Loaded,
     SessionInfo,
     SessionLog,
@@ -31,6 +33,7 @@ from pure_agent_loop.sessions.store import (
     SessionStore,
     check_session_id,
     check_session_name,
+    lock_session,
     new_session_id,
 )
 from pure_agent_loop.sessions.stores.jsonl import JsonlStore, RepairReport
@@ -39,12 +42,15 @@ from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from pure_agent_loop.sessions.key_journal import KeyJournal
     from pure_agent_loop.sessions.requests import requests_in
     from pure_agent_loop.sessions.stores.postgres import PostgresStore
     from pure_agent_loop.sessions.stores.sqlite import SqliteStore
 
 __all__ = [
+    "BaseLog",
     "JsonlStore",
+    "KeyJournal",
     "Loaded",
     "PostgresStore",
     "Record",
@@ -63,13 +69,19 @@ __all__ = [
     "check_session_id",
     "check_session_name",
     "default_store",
+    "lock_session",
     "new_session_id",
     "parse",
     "requests_in",
     "store_at",
 ]
 
-_LATER = {"PostgresStore": "stores.postgres", "SqliteStore": "stores.sqlite", "requests_in": "requests"}
+_LATER = {
+    "KeyJournal": "key_journal",
+    "PostgresStore": "stores.postgres",
+    "SqliteStore": "stores.sqlite",
+    "requests_in": "requests",
+}
 
 
 __getattr__, __dir__ = lazy_exports(__name__, _LATER)

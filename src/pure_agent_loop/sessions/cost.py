@@ -14,22 +14,23 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pure_agent_loop.errors import SessionError
-from pure_agent_loop.limits import PERSON
+from pure_agent_loop.limits import PERSON, group_name
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 
 GROUPS = ("day", "model", "session", "run", "step", "agent", "person", "schedule")
-METADATA = "metadata."  # followed by a key of the run's metadata: a group of its own
-COSTLY = ("run", "answer", "failure", "outcome")  # record types that hold expenses or their groups
-SCHEDULE = "schedule"  # key in a run's metadata: name of the schedule that started the run
+METADATA = "metadata."  # prefix of a group: each value of a metadata key is a group
+# Types of records with expenses or with the groups of expenses.
+COSTLY = ("run", "answer", "failure", "outcome")
+SCHEDULE = "schedule"  # metadata key with the name of the schedule that started the run
 _NOTHING = TokenUsage.zero().to_dict()
 _SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """What one model used for a recorded request, or for the usage that a tool reported.
+    """Usage of one model for a recorded request, or as a tool reported it.
 
     Args:
         id: Record id and time, which a copy in a fork shares, and the model.
@@ -116,9 +117,9 @@ def _names(
         "run": f"{session_id}:{number}",
         "step": f"{session_id}:{number}:{step}",
         "agent": str(run.get("agent") or ""),
-        PERSON: str(metadata.get(PERSON) or ""),
+        PERSON: group_name(metadata.get(PERSON)),
         SCHEDULE: str(metadata.get(SCHEDULE) or ""),
-        **{f"{METADATA}{key}": str(value) for key, value in metadata.items()},
+        **{f"{METADATA}{key}": group_name(value) for key, value in metadata.items()},
     }
 
 
@@ -184,7 +185,7 @@ class Spending:
         self._turn = threading.Lock()
 
     def others(self, session_id: str) -> list[Expense]:
-        """Return the expenses of all sessions but one.
+        """Return the expenses of all sessions except this one.
 
         Raises:
             SessionReadError: The store cannot be read at all.
@@ -202,7 +203,7 @@ class Spending:
     def _expenses(self, session_id: str) -> list[Expense]:
         try:
             records = self._store.read(session_id).records
-        except SessionError:  # the session was deleted meanwhile, or is damaged
+        except SessionError:  # the session is damaged, or was deleted meanwhile
             return []
         return [e for e in read_expenses(records, session_id) if e.names["day"] == self._day]
 
@@ -214,7 +215,7 @@ def spending_of(store: SessionStore, day: str) -> Spending:
         known = _SPENDING.get(shared)
         if known is None or known[0] != day:
             known = _SPENDING[shared] = day, Spending(store, day)
-    except TypeError:  # a caller's store that is not hashable: it is read each time
+    except TypeError:  # the caller's store is not hashable, so it is read each time
         return Spending(store, day)
     return known[1]
 

@@ -21,7 +21,8 @@ _FOLDED = ("result", "thinking", "notice")
 _MAX_TITLE = 80  # characters
 _MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
 _EDIT = {"path", "old_text", "new_text", "content"}
-_BLOCK = re.compile(r"<(ul|ol|blockquote|table)\b")  # blocks whose sides depend on the direction
+# Blocks whose indented side depends on the text direction.
+_BLOCK = re.compile(r"<(ul|ol|blockquote|table)\b")
 _HEAD = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -169,12 +170,13 @@ def _arguments(entry: Entry) -> dict[str, Any]:
 
 
 def _diff(path: str, old: str, new: str) -> str:
-    if all(text.endswith("\n") for text in (old, new) if text):  # otherwise the final newline is shown
+    # Hide the final newline unless it is a difference.
+    if all(text.endswith("\n") for text in (old, new) if text):
         old, new = old.removesuffix("\n"), new.removesuffix("\n")
     before, after = old.split("\n") if old else [], new.split("\n") if new else []
     if len(before) + len(after) > _MAX_COMPARED:
         lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
-    else:  # its line numbers would count from the fragment, not the file
+    else:  # drop the line numbers of the diff, which count from the fragment and not from the file
         found = list(difflib.unified_diff(before, after, lineterm=""))[2:]
         lines = ["..." if line.startswith("@@") else line for line in found][1:]
     return "\n".join([f"--- {path}", f"+++ {path}", *lines])

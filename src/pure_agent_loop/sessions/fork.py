@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions.store import (
@@ -60,6 +61,24 @@ def fork_session(
     return name
 
 
+def copy_session(
+    source: SessionStore, session_id: str, target: SessionStore, name: str, run: Mapping[str, Any]
+) -> None:
+    """Copy a session to a new session, perhaps in another store, whose next run has begun.
+
+    Args:
+        run: Data of the record that begins that run.
+
+    Raises:
+        ConfigError: The new session exists.
+        SessionError: The session cannot be read, or the new one cannot be written.
+    """
+    records = _without_unused_answers(source.read(session_id).records, session_id)
+    with target.open(name) as log:
+        _copy(records, log)
+        log.append("run", run, durable=True)
+
+
 def _without_unused_answers(records: Sequence[Record], session_id: str) -> Sequence[Record]:
     """Leave out answers to calls that have not begun: one approval allows one call in one session."""
     point = read_resume_point(records, session_id)
@@ -67,7 +86,7 @@ def _without_unused_answers(records: Sequence[Record], session_id: str) -> Seque
     dropped = {number for number, record in enumerate(records) if str(record.data.get("key")) in unused}
     last_state = max((number for number, record in enumerate(records) if record.type == "state"), default=-1)
     copied: list[Record] = []
-    parents: dict[str | None, str | None] = {}  # parent of each dropped record
+    parents: dict[str | None, str | None] = {}  # parents of dropped records, by record id
     for number, record in enumerate(records):
         if number > last_state and number in dropped:
             parents[record.id] = parents.get(record.parent, record.parent)
@@ -79,7 +98,7 @@ def _without_unused_answers(records: Sequence[Record], session_id: str) -> Seque
 def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     """Return the records up to the end of a step, as if the process had died there.
 
-    Include what the step did, but not the start of the next step: the resumed run decides that again.
+    The records of the step are included, but not the start of the next step, which the resumed run decides.
 
     Args:
         at: Step, counted from 1; None for all.
@@ -102,12 +121,12 @@ def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     while (
         end < len(records) and end > last + 1 and records[end - 1].type in ("messages", "boundary", "parts")
     ):
-        end -= 1  # the effects have the same content, and the state after these records is not copied
+        end -= 1  # the effects hold the same data, and the state that covers these records is not copied
     return records[:end]
 
 
 def _begins_next_step(record: Record) -> bool:
-    if record.type == "run":  # a run without a task continues the same step
+    if record.type == "run":  # a run that resumes without a task continues the same step
         return record.data.get("task") is not None
     return record.type == "state"
 

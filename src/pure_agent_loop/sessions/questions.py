@@ -24,7 +24,7 @@ from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
-LOCKED_SECONDS = 5.0  # seconds to wait for another writer: a resuming run may connect its tools first
+LOCKED_SECONDS = 5.0  # seconds to wait for another writer, because a resuming run first connects its tools
 _PAUSE = 0.02
 
 
@@ -154,7 +154,8 @@ def _record_first(
     origin = {"session": session_id} if is_answer else {}
 
     def write() -> None:
-        key_in(store.read(session_id).records)  # without a lock: a late answer must not block a writer
+        # Read first without a lock, because a late answer must not block a writer.
+        key_in(store.read(session_id).records)
         with opening_lock(session_id), store.open(session_id, create=False) as log:
             data = {"key": key_in(log.records), "value": plain, "by": author, **origin}
             log.append(kind, data, durable=True)

@@ -25,6 +25,7 @@ from pure_agent_loop.errors import (
     PureAgentLoopError,
     SessionReadError,
 )
+from pure_agent_loop.events import Event
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
@@ -52,6 +53,7 @@ __all__ = ["Difference", "ReplayReport", "replay_session"]
 # -- replay journal: returns recorded effects and compares the run with the recording at each checkpoint ---
 
 T = TypeVar("T")
+Watch = Callable[[str, Any], None]
 _NOT_COMPARED = {"messages", "session_id"}
 _TIMES = {"seconds", "warned_at_second"}
 _COUNTS = ("context", "usage")
@@ -63,7 +65,7 @@ class Difference:
 
     Args:
         run: Number of the run in the session, from 1.
-        step: Step that was being prepared, or the last one.
+        step: Step of the difference; the last step if it came after all steps.
         what: ``message``, ``state``, ``parts``, ``tools``, ``options``, ``effect`` or ``end``.
         message: Number of the message in the history, from 1; 0 if `what` is not ``message``.
         expected: Recorded value, as plain JSON.
@@ -104,7 +106,8 @@ class Window:
 
     effects: dict[str, tuple[str, Any]]
     running: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
-    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # recorded by earlier processes
+    # Intents of calls that earlier processes began.
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: list[dict[str, Any]] = field(default_factory=list)
     messages: list[HistoryMessage] = field(default_factory=list)
     state: dict[str, Any] | None = None
@@ -137,7 +140,7 @@ class RecordedClock(SystemClock):
 
 
 class RecordedBudget(Budget):
-    """Budget that is used up where the recorded one was; what other runs spent is not recorded."""
+    """Budget that is used up where the recorded one was, because spending of other runs is not recorded."""
 
     journal: ReplayJournal
 
@@ -161,13 +164,14 @@ class ReplayJournal:
     Args:
         run: Number of the run in the session, from 1.
         windows: Records from checkpoint to checkpoint; the last window has no state.
+        watch: Called with the key and the recorded value of each effect, and with each checkpoint.
     """
 
-    def __init__(self, run: int, windows: Iterator[Window], state: QueryState) -> None:
+    def __init__(self, run: int, windows: Iterator[Window], state: QueryState, watch: Watch) -> None:
         self.difference: Difference | None = None
         self.steps = 0
         self.clock = RecordedClock(state.ledger.seconds)
-        self._run, self._windows, self._state = run, windows, state
+        self._run, self._windows, self._state, self._watch = run, windows, state, watch
         self._stopped = False
         self._changes: list[Mapping[str, Any]] = []
         self._equal: tuple[list[HistoryMessage], list[HistoryMessage]] = ([], [])  # replayed, recorded
@@ -192,7 +196,7 @@ class ReplayJournal:
             return value
         step, kind, *call = key.split(":", 2)
         if kind == "tool" and f"{step}:timeout:{call[0]}" in effects:
-            await asyncio.Event().wait()  # the call timed out; the event loop skips the wait
+            await asyncio.Event().wait()  # the recorded call timed out: wait until the replay does
         self._stop_at_unrecorded(key, [name for name in effects if name.split(":")[1] == kind])
         raise Stopped
 
@@ -219,6 +223,7 @@ class ReplayJournal:
         """Compare with the recorded checkpoint, and move to the next window."""
         if self._stopped:
             return
+        self._watch("checkpoint", self._state)
         expected = self.window.state
         if expected is None:
             self._stop(None)
@@ -245,6 +250,7 @@ class ReplayJournal:
         )
 
     def _recorded(self, key: str, kind: str, value: Any) -> Any:
+        self._watch(key, value)
         try:
             value = _as_error(value) if kind == "failure" else read_effect(key, kind, value)
         except (SessionReadError, TypeError, ValueError, KeyError, AttributeError) as error:
@@ -328,7 +334,7 @@ def _as_error(failure: Mapping[str, Any]) -> Exception:
         kind, limit, reached = failure["limit"]
         error = LimitExceededError(kind, limit, reached, text)
         error.note = str(failure.get("note", ""))
-    elif name == VerdictError.__name__:  # no other type of error ends a run
+    elif name == VerdictError.__name__:  # other errors without a kind or a limit do not end a run
         return VerdictError(text)
     else:
         unknown_error: Exception = type(name, (Exception,), {})(text)
@@ -361,7 +367,9 @@ class ReplayReport:
         return f"{counted(self.runs, 'run')}, {counted(self.steps, 'step')}: identical"
 
 
-def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = None) -> ReplayReport:
+def replay_session(
+    records: Sequence[Record], *, agent: HandoffTarget | None = None, watch: Watch | None = None
+) -> ReplayReport:
     """Run the loop again on the records of a session.
 
     Args:
@@ -369,6 +377,8 @@ def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = N
         agent: Agent whose prompts, limits, permissions, tools and system prompt replace the recorded
             ones, so that a change shows as a difference. The model and the functions of this agent are not
             called.
+        watch: Called inside the loop, in another thread, with a name and a value: the type and the event;
+            the key and the recorded value of an effect; ``checkpoint`` and the state.
 
     Returns:
         The report, up to the first difference. An interrupted run is replayed to its last record.
@@ -377,7 +387,7 @@ def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = N
         ConfigError: The records hold no run, or lack data that a replay needs.
         SessionReadError: A record holds data of the wrong type.
     """
-    replay, raised = _Replay(records, agent), list[BaseException]()
+    replay, raised = _Replay(records, agent, watch or _ignore), list[BaseException]()
 
     def work() -> None:
         try:
@@ -401,10 +411,10 @@ def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = N
 class _Replay:
     """One replay of all runs of a session."""
 
-    def __init__(self, records: Iterable[Record], agent: HandoffTarget | None) -> None:
+    def __init__(self, records: Iterable[Record], agent: HandoffTarget | None, watch: Watch) -> None:
         self.report = ReplayReport(0, 0)
         self._records = list(records)
-        self._agent = agent
+        self._agent, self._watch = agent, watch
         self._point = ResumePoint()
         self._journal: ReplayJournal | None = None
         self._task: asyncio.Task[None] | None = None
@@ -465,13 +475,17 @@ class _Replay:
             ) from error
         self._point.take(record)
         windows = self._windows(Window(dict(point.effects), point.unfinished, dict(point.intents)), records)
-        self._journal = journal = ReplayJournal(number, windows, state)
+        self._journal = journal = ReplayJournal(number, windows, state, self._watch)
         journal.difference = _compare_request(number, run, config)
         if journal.difference is None:
-            await _run_to_end(state, _with_budget(kit, config, journal), journal)
+            kit = replace(_with_budget(kit, config, journal), emit=self._emit)
+            await _run_to_end(state, kit, journal)
         self.report = ReplayReport(number, self.report.steps + journal.steps, journal.difference)
-        for _ in windows:  # update the resume point with the rest of the records
+        for _ in windows:  # exhaust the iterator, which updates the resume point
             pass
+
+    async def _emit(self, event: Event) -> None:
+        self._watch(event.type.value, event)
 
     def _run_config(self, run: Mapping[str, Any], point: ResumePoint) -> Mapping[str, Any]:
         if self._agent is None:
@@ -489,7 +503,8 @@ class _Replay:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
-            prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may hold it
+            # In all other cases, the history may hold the prompt.
+            prompt = member_at(self._agent, chain).system_prompt
         if is_handed:
             return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))
         state = first_state(point, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
@@ -563,5 +578,5 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         return super().time() + self._skipping.skipped
 
 
-def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Ignore errors of abandoned tasks: the journal reports these errors."""
+def _ignore(source: object, value: object) -> None:
+    """Ignore an event that nobody watches, or the error of an abandoned task, which the journal reports."""

@@ -28,8 +28,8 @@ class SentRequest:
         request: Messages, tools and options; the messages as they were sent.
         before: The previous request; None for the first.
         change: First change from the previous request; None if there is none.
-        usage: Tokens, once the response has come and the server has reported them.
-        answered: Time of the response; None if none has come.
+        usage: Tokens, once the response has arrived and the server has reported them.
+        answered: Time of the response; None if there is no response.
     """
 
     number: int
@@ -80,7 +80,7 @@ def _is_response(record: Record) -> bool:
 def _request(past: ResumePoint, run: Mapping[str, Any]) -> Request | None:
     try:
         state, kit = past.to_state(), rebuild(run)
-        # takes_meta=False gives messages as they were sent.
+        # With takes_meta=False, the messages are in the form in which they were sent.
         client = NoClient(str(run["model"]), run.get("origin", ""), takes_meta=False)
         return None if state is None else build_request(state, replace(kit, client=client))
     except _UNREADABLE:

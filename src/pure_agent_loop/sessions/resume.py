@@ -19,7 +19,7 @@ from pure_agent_loop.runs.handoff import handed_state, resolve_handoff
 from pure_agent_loop.runs.run import RunInput, resumed_state, start_state
 from pure_agent_loop.schema.outcome import failed
 from pure_agent_loop.sessions.run_record import describe
-from pure_agent_loop.sessions.store import SessionLog, SessionStore, opening_lock
+from pure_agent_loop.sessions.store import SessionLog, SessionStore, opening_lock, tail_option
 from pure_agent_loop.sessions.stores.records import dicts_in
 from pure_agent_loop.sessions.transcript import (
     ResumePoint,
@@ -41,7 +41,7 @@ def begin_in_session(
     """Open the session of a run, and return the run's first state and kit; see `runs.run.begin`.
 
     Args:
-        kit: Kit of the caller's agent; another agent may be in charge of the session.
+        kit: Kit of the caller's agent; the session may have been handed over to another agent.
         session_id: Id of the session; it is created if missing.
 
     Raises:
@@ -54,7 +54,7 @@ def begin_in_session(
     if run_input.state is not None:
         raise ConfigError("state cannot be combined with session_id: the session has its own state.")
     with opening_lock(session_id):
-        log = store.open(session_id)
+        log = store.open(session_id, **tail_option(store.open))
     try:
         return _begin(log, store, run_input, kit)
     except BaseException:
@@ -68,6 +68,8 @@ def _begin(log: SessionLog, store: SessionStore, run_input: RunInput, kit: Kit) 
         raise SessionReadError(
             notice("library.session_unreadable", session_id=log.session_id, point="; ".join(point.unreadable))
         )
+    if run_input.task is None and point.left:
+        raise ConfigError(notice("library.run_left", session_id=log.session_id, run=point.left))
     notices = [f"Session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     is_new = point.state is None
     state, state_notices = first_state(point, log.session_id, run_input, kit.prompts)
@@ -115,7 +117,8 @@ def first_state(
         state = handed_state(previous, str(point.started_run.get("system_prompt", "")), history)
         state.session_id = session_id
         return state, notices
-    if run_input.task is None and point.started_run is not None:  # interrupted before its first checkpoint
+    # The run was interrupted before its first checkpoint.
+    if run_input.task is None and point.started_run is not None:
         run_input = recorded_input(point.started_run)
     if previous is None:
         if run_input.task is None:
@@ -134,7 +137,8 @@ def first_state(
             tools = ", ".join(each.tool for each in open_questions)
             notices.append(f"The new task denied calls that waited for approval in {session_id!r}: {tools}.")
         if point.was_cut_off:
-            notices.append(f"The last run of {session_id!r} was interrupted; its recorded work is kept.")
+            cut_off = f"The last run of {session_id!r} was interrupted; its recorded work is kept."
+            notices += [] if point.left else [cut_off]
             apply_recorded_effects(previous, point, prompts)
             point.effects, point.intents = {}, {}
         state, repairs = resumed_state(None, previous, prompts)
@@ -222,7 +226,7 @@ def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Promp
 
 
 def _text_after_hooks(text: str, key: str, point: ResumePoint, prompts: Prompts) -> str:
-    """Return a result as the hooks left it. Withhold it if some hooks have not processed it."""
+    """Return a result with the recorded changes of hooks; withhold it if some hooks have not processed it."""
     for number in range(point.after_hooks):
         recorded = point.effects.get(f"{key}:{number}")
         if recorded is None:
@@ -248,5 +252,5 @@ def _with_new_task(
         handed_to=state.handed_to,
         tools=ToolLedger(found=state.tools.found),
     )
-    new.add_user(task, media)
+    new.add_task(task, media)
     return new

@@ -1,6 +1,6 @@
 """Describe the configuration of a run for its record, and rebuild a kit without side effects from it.
 
-Only the number of functions is recorded, not the functions: what they returned is in the recorded effects.
+Only the number of functions is recorded, not the functions: their results are in the recorded effects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
 _HOOKS = ("before_tool", "after_tool", "on_stop")
-_SECRET_OPTIONS = ("extra_headers", "extra_query")  # their values may be API keys
+_SECRET_OPTIONS = ("extra_headers", "extra_query")  # options whose values may be API keys
 _BEHAVIORS = ("deny", "ask", "allow")
 
 
@@ -54,6 +54,7 @@ def describe(kit: Kit) -> dict[str, Any]:
         "metadata": dict(kit.metadata),
         "tool_rounds": kit.tool_rounds,
         "after_tools": kit.after_tools,
+        **({} if kit.facts is None else {"facts": True}),
         "permissions": {"mode": kit.permissions.mode, **{b: list(getattr(rules, b)) for b in _BEHAVIORS}},
         "functions": {
             "can_use_tool": kit.can_use_tool is not None,
@@ -157,6 +158,7 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
         lead_each_step=run["lead"] == "step",
         tool_rounds=run["tool_rounds"],
         after_tools=run["after_tools"],
+        facts=never if run.get("facts") else None,
         timeouts=Timeouts(tool=_limit_value(run["tool_timeout"])),
         context_window=run["window"],
         results=ResultLimits(run["max_result_chars"], run["max_error_chars"]),
@@ -174,7 +176,7 @@ def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]
     name = function["name"]
     options = {flag: _limit_value(value) for flag, value in flags.get(name, {}).items()}
     if options.pop("judge", False):
-        options["judge"] = never  # its decisions come from the recording
+        options["judge"] = never  # the judge's decisions come from the recording
     if options.get("destructive") == "depends":
         options["destructive"] = never
     return Tool(

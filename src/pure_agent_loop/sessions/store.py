@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import re
 import secrets
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from pure_agent_loop.errors import ConfigError, SessionLockedError, SessionNotFoundError, SessionWriteError
@@ -23,14 +24,18 @@ from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.sessions.stores.records import Record, Transcript, is_type
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.locking import SessionLock, take_lock
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+Row: TypeAlias = tuple[str, Mapping[str, Any]]  # type and data of a record
 MAX_ID = 200
-_UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line and paragraph separators
+BASE_BYTES = 1 << 16  # minimum size of the records between two bases
+# Unicode categories of control characters, surrogates, line and paragraph separators.
+_UNFIT = ("Cc", "Cs", "Zl", "Zp")
 # The suffix that `JsonlStore.repair` appends is not counted, so that any session can be repaired.
 _REPAIRED = re.compile(r"(\.repaired(-\d+)?)*$")
 _OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
@@ -182,6 +187,18 @@ class HasStore(Protocol):
 SessionPlace: TypeAlias = str | os.PathLike[str] | SessionStore | HasStore  # see `store_at`
 
 
+class AppendsMany(Protocol):
+    """Log that writes several records in one commit."""
+
+    def append_all(self, rows: Sequence[Row], *, durable: bool = False) -> list[Record]:
+        """Write several records atomically, each as the child of the previous one; see `SessionLog.append`.
+
+        Args:
+            rows: Type and data of each record.
+        """
+        ...
+
+
 class Stamps(Protocol):
     """Store with a cheap check for changes to a session."""
 
@@ -221,7 +238,7 @@ def opening_lock(session_id: str) -> threading.Lock:
 
 
 def retry_while_locked(action: Callable[[], T], seconds: float, pause: float) -> T:
-    """Call a function again while it raises `SessionLockedError`; return its result. Blocks the thread.
+    """Retry a function while it raises `SessionLockedError`; return its result. Blocks the thread.
 
     Args:
         seconds: The error is raised after this time.
@@ -238,7 +255,7 @@ def retry_while_locked(action: Callable[[], T], seconds: float, pause: float) ->
 
 
 async def aretry_while_locked(action: Callable[[], T], seconds: float, pause: float) -> T:
-    """Call a function again while it raises `SessionLockedError`; see `retry_while_locked`.
+    """Retry a function, from async code, while it raises `SessionLockedError`; see `retry_while_locked`.
 
     The function is not called in a thread: if cancelled, the thread would leave a session open.
     """
@@ -257,6 +274,33 @@ def close_store(store: object) -> None:
     closable = as_protocol(store, ClosesStore)
     if closable is not None:
         closable.close()
+
+
+def needs_base(log: SessionLog) -> bool:
+    """Return True if it is time for a ``base`` record: the next run then need not read the whole session."""
+    return bool(getattr(log, "needs_base", False))
+
+
+def tail_option(method: Callable[..., Any]) -> dict[str, bool]:
+    """Return the argument that makes a store's method begin at the newest ``base``; empty if unsupported."""
+    return {"tail": True} if "tail" in inspect.signature(method).parameters else {}
+
+
+def appends_many(log: SessionLog) -> AppendsMany | None:
+    """Return the log if its class has `append_all`.
+
+    A class that wraps a log and passes on unknown methods has its own `append`, which must not be bypassed.
+    """
+    return cast("AppendsMany", log) if hasattr(type(log), "append_all") else None
+
+
+def append_all(log: SessionLog, rows: Sequence[Row], *, durable: bool) -> list[Record]:
+    """Write records in one commit, or one after another if the log cannot write several at once."""
+    many = appends_many(log)
+    if many is not None:
+        return many.append_all(rows, durable=durable)
+    last = len(rows) - 1
+    return [log.append(*row, durable=durable and number == last) for number, row in enumerate(rows)]
 
 
 def is_remote(log: SessionLog) -> bool:
@@ -324,21 +368,33 @@ class Lock(Protocol):
 
 
 class BaseLog(ABC):
-    """Base class of a session open for writing.
+    """Session open for writing: checks and numbers records; a subclass writes their lines. See `SessionLog`.
+
+    Set `is_remote` to True if writing goes over the network: a run then writes in a thread. Set `has_tail` to
+    True if the store's `open` and `read` have the argument ``tail``, and read only the newest ``base`` record
+    and those after it.
 
     Args:
-        lock: Lock of the session; it is released with the log.
+        session_id: Id of the session.
+        transcript: Its records so far, as `parse` returns them.
+        lock: Lock of the session, such as the one of `lock_session`; it is released with the log.
         now: Function that returns the time, in seconds since the epoch.
     """
 
-    is_remote = False  # True if an append goes over the network and must happen in a thread
+    is_remote = False
+    has_tail = False
 
-    def __init__(self, session_id: str, transcript: Transcript, lock: Lock, now: Callable[[], float]) -> None:
+    def __init__(
+        self, session_id: str, transcript: Transcript, lock: Lock, now: Callable[[], float] = time.time
+    ) -> None:
         self.session_id = session_id
         self.records = tuple(transcript.records)
         self.problems = tuple(transcript.problems)
         self._lock = lock
         self._now = now
+        before_base, behind_base = transcript.base
+        self._bytes_to_base = max(BASE_BYTES, behind_base - before_base)
+        self._bytes_since_base = transcript.size - behind_base
         self._number = transcript.last_number
         self._ids = {record.id for record in transcript.records}
         self._newest = transcript.records[-1].id if transcript.records else None
@@ -355,13 +411,28 @@ class BaseLog(ABC):
         durable: bool = False,
     ) -> Record:
         """Write one record atomically; see `SessionLog.append`."""
+        return self._append([(type, data)], parent, durable=durable)[0]
+
+    def append_all(self, rows: Sequence[Row], *, durable: bool = False) -> list[Record]:
+        """Write several records in one commit; see `AppendsMany.append_all`."""
+        return self._append(rows, None, durable=durable)
+
+    def _append(self, rows: Sequence[Row], parent: str | None, *, durable: bool) -> list[Record]:
         with self._mutex:
             self._check_usable()
-            record = self._record(type, data, parent)
-            self._write(record.to_line(), record, durable=durable)
-            self._ids.add(record.id)
-            self._newest = record.id
-            return record
+            if parent is not None and parent not in self._ids:
+                raise ConfigError(f"parent={parent!r:.100} is not a record of session {self.session_id!r}.")
+            records: list[Record] = []
+            previous = self._newest if parent is None else parent
+            for kind, data in rows:
+                records.append(self._record(kind, data, previous))
+                previous = records[-1].id
+            lines = [record.to_line() for record in records]
+            self.write(records, lines, durable=durable)
+            self._bytes_since_base += sum(map(len, lines))
+            self._ids.update(record.id for record in records)
+            self._newest = previous
+            return records
 
     def adopt(self, records: Sequence[Record]) -> None:
         """Copy records from another session unchanged; this session must be empty.
@@ -378,13 +449,18 @@ class BaseLog(ABC):
             if self._newest is not None:
                 raise ConfigError(f"Session {self.session_id!r} is not empty, so it cannot adopt records.")
             for record in records:
-                self._write(record.to_line(), record, durable=record is records[-1])
+                self.write([record], [record.to_line()], durable=record is records[-1])
                 self._ids.add(record.id)
                 self._newest = record.id
             self._number = max(
                 (int(record.id) for record in records if record.id.isdecimal() and len(record.id) < 16),
                 default=0,
             )
+
+    @property
+    def needs_base(self) -> bool:
+        """True if the records since the last ``base`` are at least as large as that one."""
+        return self.has_tail and self._bytes_since_base >= self._bytes_to_base
 
     def close(self) -> None:
         """Release the session for other writers. A second call does nothing."""
@@ -393,9 +469,9 @@ class BaseLog(ABC):
                 return
             self._is_open = False
             if os.getpid() != self._pid:
-                return  # a forked child: file and lock belong to the parent
+                return  # in a forked child, file and lock belong to the parent
             try:
-                self._release()
+                self.release()
             finally:
                 self._lock.release()
 
@@ -436,20 +512,44 @@ class BaseLog(ABC):
         plain = to_jsonable(data)
         if not isinstance(plain, dict):
             raise ConfigError(f"data cannot be read as a mapping: {plain:.100}")
-        if parent is not None and parent not in self._ids:
-            raise ConfigError(f"parent={parent!r:.100} is not a record of session {self.session_id!r}.")
         # Incremented before the write: an interrupt may skip a number, but never uses one twice.
         self._number += 1
-        parent_id = self._newest if parent is None else parent
-        return Record(f"{self._number:08d}", parent_id, round(self._now(), 6), kind, plain)
+        return Record(f"{self._number:08d}", parent, round(self._now(), 6), kind, plain)
 
     @abstractmethod
-    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
-        """Write the line completely, or write nothing and raise."""
+    def write(self, records: Sequence[Record], lines: Sequence[bytes], *, durable: bool) -> None:
+        """Write all records, or write nothing and raise. Only one thread at a time calls this.
+
+        Args:
+            records: The records, in order.
+            lines: The same records as lines, for `parse`.
+            durable: Return only when these and all earlier records would survive a power cut.
+
+        Raises:
+            SessionWriteError: The records were not written.
+            SessionLockedError: Another writer has taken over the session.
+        """
 
     @abstractmethod
-    def _release(self) -> None:
-        """Close files and connections."""
+    def release(self) -> None:
+        """Close files and connections. Called once, before the lock is released."""
+
+
+def lock_session(folder: Path, session_id: str) -> SessionLock:
+    """Lock a session against other processes of this machine; the lock ends with this process.
+
+    Args:
+        folder: Folder of the lock files, created if missing.
+        session_id: Id of the session.
+
+    Raises:
+        SessionLockedError: Another process, or another log of this one, holds the lock.
+        SessionWriteError: The lock file cannot be created.
+    """
+    with write_errors(folder):
+        for each in (folder.parent, folder):  # the mode is that of the last folder of a path
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return take_lock(folder / f"{file_name(session_id)}.lock", session_id)
 
 
 def not_found(session_id: str, place: object) -> SessionNotFoundError:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pure_agent_loop.llm.messages import META, text_of
 from pure_agent_loop.prompts.frames import for_people
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
-from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.stop_reasons import BACKGROUNDED, WAITING
 from pure_agent_loop.support.text import as_text
 
 Kind = Literal["task", "user", "notice", "thinking", "answer", "call", "result", "shortened", "end"]
@@ -28,14 +28,16 @@ class Entry:
         time: Time of recording, in seconds since the epoch.
         step: Step of the entry, counted from 1 over the whole session; 0 if it belongs to none.
         tool: Tool of a call or a result.
-        failed: True if a result is an error, or its command failed.
+        failed: True if a result is an error or a denial, or its command failed.
         state: Final state of the call that a result belongs to; empty if not recorded.
         seconds: Running time of the call; None if not recorded.
         call_id: Id of the call, for a call or a result.
         exit_code: Exit code of the command that the call ran; None for other tools.
-        by: For a result: name of the person who answered the question about the call; empty if nobody did.
-        verdict: That answer: ``allow`` or ``deny``.
-        answered_at: Time of that answer, in seconds since the epoch.
+        command: How that command ended; see `Event.observation`. Empty for other tools.
+        by: For a result: name of the person who answered the question about the call; empty if there was no
+            such answer.
+        verdict: The person's answer: ``allow`` or ``deny``.
+        answered_at: Time of the person's answer, in seconds since the epoch.
     """
 
     kind: Kind
@@ -51,6 +53,7 @@ class Entry:
     by: str = ""
     verdict: str = ""
     answered_at: float | None = None
+    command: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -63,6 +66,7 @@ class Story:
         stop_reason: Stop reason of the last run; empty if it has not ended.
         model: Model of the last run.
         title: Task of the first run.
+        left: Id of the durable run that continues the last run; empty if the session continues it.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -72,6 +76,7 @@ class Story:
     stop_reason: str = ""
     model: str = ""
     title: str = ""
+    left: str = ""
 
 
 def read_story(records: Sequence[Record]) -> Story:
@@ -96,14 +101,16 @@ class _StoryReader:
     def __init__(self) -> None:
         self._story = Story()
         self._step = 0
-        self._shown_task = ""  # task already shown, whose message is still to come
-        self._tail: list[Record] = []  # effects that are not yet part of a message
-        self._known: set[str] = set()  # messages in the history
+        self._shown_task = ""  # task that is already shown, and whose message follows in the records
+        self._tail: list[Record] = []  # records of effects that are not yet part of a message
+        self._known: set[str] = set()  # messages already in the history
         self._tools: dict[str, str] = {}  # tool names by call id
         self._outcomes: dict[str, Mapping[str, Any]] = {}  # outcomes of tools, by call id
         self._answers: dict[str, dict[str, Any]] = {}  # people's answers, by call id
-        self._parts: dict[str, dict[str, float]] = {}  # call id -> state -> its time
+        # Times of the states of each call's part, by call id and state.
+        self._parts: dict[str, dict[str, float]] = {}
         self._failure = ""  # message of the last error in a run
+        self._ended: set[str] = set()  # ids of calls whose result is an entry
 
     def add(self, record: Record) -> None:
         data = record.data
@@ -113,6 +120,9 @@ class _StoryReader:
             self._history(record)
         elif record.type == "parts":
             self._changes(record)
+        elif record.type == "left":
+            self._story.left = str(data.get("run") or "")
+            self._story.stop_reason = BACKGROUNDED if self._story.left else ""
         elif record.type == "failure":
             self._failure = _text(data.get("message"))
         elif (step := step_of(record)) is not None:
@@ -125,14 +135,14 @@ class _StoryReader:
             self._person_answer(record)
 
     def finish(self) -> Story:
-        for record in self._tail:  # the run was interrupted before these became messages
+        for record in self._tail:  # effects of an interrupted run, for which no message was recorded
             self._effect(record)
         return self._story
 
     def _run(self, record: Record) -> None:
         task = record.data.get("task")
         self._story.model = str(record.data.get("model") or "")
-        self._story.stop_reason = ""
+        self._story.stop_reason = self._story.left = self._failure = ""
         if isinstance(task, str):
             self._story.task = self._shown_task = task
             self._story.title = self._story.title or task
@@ -156,6 +166,8 @@ class _StoryReader:
             if known_before:
                 self._add("shortened", "", record, step=0)
         for key, message in zip(keys, messages, strict=True):
+            if _mapping(message.get(META)).get("facts"):  # not part of the conversation
+                continue
             if record.type == "messages" or key not in known_before:
                 self._story.messages += 1
                 self._message(message, record)
@@ -167,9 +179,11 @@ class _StoryReader:
         if role == "assistant":
             self._answer(content, meta.get("reasoning"), message.get("tool_calls"), record)
         elif role == "tool":
-            self._result(str(message.get("tool_call_id")), content, record)
+            call_id = str(message.get("tool_call_id"))
+            if record.type == "messages" or call_id not in self._ended:  # else a shortened result
+                self._result(call_id, content, record, failed=bool(meta.get("failed")))
         elif content == self._shown_task and not meta.get("synthetic"):
-            self._shown_task = ""  # shown as the task of the run
+            self._shown_task = ""  # this message was already shown as the task of the run
         else:
             self._add("notice" if meta.get("synthetic") else "user", content, record, step=0)
 
@@ -182,6 +196,7 @@ class _StoryReader:
             call_data = _mapping(call)
             function = _mapping(call_data.get("function")) or call_data
             self._tools[str(call_data.get("id"))] = name = str(function.get("name"))
+            self._ended.discard(str(call_data.get("id")))  # a call id may be reused
             arguments = _text(function.get("arguments"))
             self._add("call", arguments, record, tool=name, call_id=str(call_data.get("id")))
 
@@ -199,7 +214,8 @@ class _StoryReader:
         about = {"by": str(record.data["by"]), "verdict": str(permission.get("behavior"))}
         self._answers[call_id] = {**about, "answered_at": record.time}
 
-    def _result(self, call_id: str, text: str, record: Record) -> None:
+    def _result(self, call_id: str, text: str, record: Record, *, failed: bool = False) -> None:
+        self._ended.add(call_id)
         times = self._parts.get(call_id, {})
         started_at, state = times.get("running"), next(reversed(times), "")
         seconds = None if started_at is None else max(0.0, times[state] - started_at)
@@ -211,11 +227,12 @@ class _StoryReader:
             for_people(text),
             record,
             tool=self._tools.get(call_id, ""),
-            failed=bool(outcome.get("is_error") or exit_code),
+            failed=bool(failed or outcome.get("is_error") or exit_code),
             state=state,
             seconds=command.get("seconds", seconds),
             call_id=call_id,
             exit_code=exit_code,
+            command=command,
             **self._answers.pop(call_id, {}),  # a call id may be reused
         )
 

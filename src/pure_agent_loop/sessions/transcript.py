@@ -11,6 +11,8 @@ outcome   outcome of the tool
 value     decision of a user function or a person; incoming messages; a summary
 parts     state changes of a step's parts with times: pending, running, completed; written when it ends
 failure   error from an effect; the effect is tried again when the run is resumed
+base      history and state at the end of a run, for later runs, which then read no record before it
+left      a durable run continues the run in a copy of the session; an empty id: it does not after all
 end       stop reason of a run
 ========  =====================================================================================
 
@@ -26,7 +28,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError, SessionReadError
@@ -35,16 +36,16 @@ from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.limits import PERSON
 from pure_agent_loop.llm.messages import as_history, calls_of
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, get
 from pure_agent_loop.parts import change_of
 from pure_agent_loop.permissions import Permission
-from pure_agent_loop.sessions.cost import COSTLY, day_of, read_expenses, spending_of
+from pure_agent_loop.sessions.cost import COSTLY, METADATA, day_of, read_expenses, spending_of
 from pure_agent_loop.sessions.run_record import describe
-from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
-from pure_agent_loop.sessions.stores.records import Record, dicts_in
+from pure_agent_loop.sessions.store import SessionLog, SessionStore, appends_many, is_remote, needs_base
+from pure_agent_loop.sessions.stores.records import BASE, Record, dicts_in
+from pure_agent_loop.stop_reasons import BACKGROUNDED, HANDED_OFF, WAITING
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
@@ -68,14 +69,18 @@ _EXPECTED_TYPES = {
     "forms": list[str],
     "refusal": list[str],
 }
-# `value` is an object in the program and is not recorded; newer fields are recorded only if set.
+# `value` and `error` are Python objects and are not recorded; these newer fields are recorded only if set.
 _OPTIONAL_FIELDS = ("parts", "command", "refused")
 _OUTCOME_FIELDS = [
     field.name for field in fields(ToolOutcome) if field.name not in (*_OPTIONAL_FIELDS, "value", "error")
 ]
 _NOTHING = TokenUsage.zero().to_dict()
+_UNFINISHED = (*WAITING, HANDED_OFF, "cancelled")
 T = TypeVar("T")
 EFFECTS = ("answer", "outcome", "value")
+LEFT = "left"  # type of a record: the run continues elsewhere
+DURABLE_RUN = "durable_run"  # key of a `run` or `base` record: id of the durable run
+HOLD_SECONDS = 0.05  # seconds for which the write of a response waits for the intents of its calls
 
 
 class _Spent(TypedDict, total=False):
@@ -89,7 +94,7 @@ class _Spent(TypedDict, total=False):
 def encode(value: Any) -> tuple[str, Any]:
     """Return the record type and the plain form of an effect's result."""
     if isinstance(value, LLMResponse):
-        requests = get(value.raw, "requests")  # set if the response took several requests
+        requests = get(value.raw, "requests")  # number of requests, if the response took several
         return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
     if isinstance(value, ToolOutcome):
         plain = {name: getattr(value, name) for name in _OUTCOME_FIELDS}
@@ -190,6 +195,8 @@ class ResumePoint:
         copied_answers: Keys of answers copied from another session by a fork. An approval allows one call, so
             a copied approval counts only if that call had begun.
         unused_answers: Keys of answers from outside a run that no run has used yet.
+        durable_run: Id of the newest durable run; empty if there is none.
+        left: Id of the durable run that continues the newest run elsewhere; empty if there is none.
     """
 
     messages: list[HistoryMessage] = field(default_factory=list)
@@ -204,6 +211,8 @@ class ResumePoint:
     session_id: str = ""
     copied_answers: set[str] = field(default_factory=set)
     unused_answers: set[str] = field(default_factory=set)
+    durable_run: str = ""
+    left: str = ""
 
     @property
     def unreadable(self) -> list[str]:
@@ -229,14 +238,20 @@ class ResumePoint:
         """Add the next record; skip an invalid one, as files can be damaged."""
         data = record.data
         if record.type == "run":
-            self.unused_answers = set()
+            self.unused_answers, self.left = set(), ""
+            self.durable_run = str(data.get(DURABLE_RUN, self.durable_run))
             self.runs += 1
-            self.next_messages = self.messages  # messages without a state are recorded again
+            self.next_messages = self.messages  # messages after the last state are recorded again
             if isinstance(data.get("task"), str) or data.get("handoff"):
                 self.started_run = data
             functions = data.get("functions")
             hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
             self.after_hooks = max(self.after_hooks, hooks if isinstance(hooks, int) else 0)
+        elif record.type == BASE and not self.runs:  # if earlier records were read, a base adds nothing
+            self.messages = self.next_messages = as_history(dicts_in(data, "messages"))
+            self.state = state if isinstance(state := data.get("state"), dict) else None
+            self.durable_run = str(data.get(DURABLE_RUN, ""))
+            self.runs = 1
         elif record.type == "messages":
             self.next_messages = [*self.next_messages, *as_history(dicts_in(data, "messages"))]
         elif record.type == "boundary":
@@ -249,17 +264,23 @@ class ResumePoint:
             self.state = data
             self.started_run = None
             self.without_key = []
+        elif record.type == LEFT:
+            self.left = str(data.get("run") or "")
         elif record.type == "intent" or record.type in EFFECTS:
-            if not isinstance(key := data.get("key"), str):
-                self.without_key.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
-            elif record.type == "intent":
-                self.intents[key] = data
-            else:
-                self.effects[key] = (record.type, data.get("value"))
-                is_own = not self.session_id or data.get("session", self.session_id) == self.session_id
-                self.copied_answers = self.copied_answers - {key} if is_own else self.copied_answers | {key}
-                if "by" in data and ":ask:" in key:
-                    self.unused_answers.add(key)
+            self._take_effect(record)
+
+    def _take_effect(self, record: Record) -> None:
+        data = record.data
+        if not isinstance(key := data.get("key"), str):
+            self.without_key.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
+        elif record.type == "intent":
+            self.intents[key] = data
+        else:
+            self.effects[key] = (record.type, data.get("value"))
+            is_own = not self.session_id or data.get("session", self.session_id) == self.session_id
+            self.copied_answers = self.copied_answers - {key} if is_own else self.copied_answers | {key}
+            if "by" in data and ":ask:" in key:
+                self.unused_answers.add(key)
 
     def without_copied(self) -> ResumePoint:
         """Drop answers that were copied from another session and belong to calls that have not begun."""
@@ -285,7 +306,8 @@ class ResumePoint:
         except ConfigError as error:
             raise SessionReadError(notice("library.state_unreadable", error=error)) from error
         requested = [call["id"] for message in state.messages[-1:] for call in calls_of(message)]
-        if [call.id for call in state.pending] != requested:  # the file is damaged
+        # The state does not match the history: the file is damaged.
+        if [call.id for call in state.pending] != requested:
             state.drop_calls()
         for call in state.pending:
             ruling = state.permissions.rulings.get(call.id)
@@ -315,6 +337,13 @@ def _newer_than(state: Mapping[str, Any], *, new_task: bool = False) -> Callable
     return is_newer_key
 
 
+def _next_attempt(state: QueryState, kit: Kit, run_id: str) -> dict[str, Any]:
+    """Return the record of a durable run's attempt that continues a run."""
+    about = {"task": None, "system_prompt": state.system_prompt, **describe(kit)}
+    names = {"in_charge": state.handed_to} if state.handed_to else {}
+    return {**about, **names, DURABLE_RUN: run_id}
+
+
 def read_resume_point(records: Sequence[Record], session_id: str = "") -> ResumePoint:
     """Return the resume point of a session.
 
@@ -336,9 +365,11 @@ def starts_with(messages: Sequence[object], known: Sequence[object]) -> bool:
 class SessionJournal:
     """Journal that records a run in its session.
 
-    A log with `is_remote` is written in a thread, so that other runs of the event loop continue while its
-    database is unavailable. Records made where nothing can be awaited are queued: they are written before the
-    next effect begins, or at the end of the run.
+    Records are queued, and written together in one commit: at the latest before the next effect begins, and
+    at the end of the run. The result of an effect is written before the effect returns, except a response
+    that calls tools: it is written together with the intents of its calls, or after `HOLD_SECONDS`. A log
+    with `is_remote` is written in a thread, so that other runs of the event loop continue while its database
+    is unavailable.
 
     Args:
         point: Resume point at opening; its effects are returned, not executed again.
@@ -356,17 +387,21 @@ class SessionJournal:
         self._redactor = redactor
         self._recorded = dict(point.effects)
         self._intents = dict(point.intents)
+        self._durable_run = point.durable_run
         self._unfinished = point.unfinished
         self._unknown = unknown
         self._written = list(point.messages)
         self._compared = False
         self._taken = 0
         self._is_remote: bool = is_remote(log)
-        self._due: list[partial[Record]] = []
+        self._many = appends_many(log)
+        self._due: list[tuple[str, Mapping[str, Any], bool]] = []  # type, data, and True if durable
+        self._queued_count = self._written_count = 0
+        self._writing: asyncio.Future[Any] | None = None
         self._changes: list[Mapping[str, Any]] = []
         self._turn = threading.Lock()
-        self.store: SessionStore | None = None  # store of the session, for other data of the run
-        self._own: list[Record] | None = None  # this session's records, read for its costs
+        self.store: SessionStore | None = None  # the session's store, which also holds other data of the run
+        self._own: list[Record] | None = None  # records of this session, to compute its costs
 
     def begin(self, description: Mapping[str, Any]) -> None:
         """Record the start of a run.
@@ -404,29 +439,38 @@ class SessionJournal:
         if about is not None:
             if key in self._unfinished and not (about["idempotent"] and self._intents[key].get("idempotent")):
                 return await self._record(key, cast("T", self._unknown(about["tool"])))
-            await self._append("intent", {"key": key, **about}, durable=True)
-        elif self._due:
-            await self._write_in_thread(self._write_due)
+            self._queue("intent", {"key": key, **about}, durable=True)
+        if self._due:
+            await self._flush()
         try:
             value = await run()
         except Exception as error:
-            await self._append("failure", {"key": key, **describe_failure(error)})
+            self._queue("failure", {"key": key, **describe_failure(error)})
+            await self._flush()
             raise
         step, _, what = key.partition(":")
-        if what == "model":  # the new response has different calls
+        if what == "model":  # drop effects of the former response, because the new one has different calls
             self._keep_effects(lambda other: other.partition(":")[0] != step)
         return await self._record(key, value)
 
-    async def spent_on_day(self, now: float, person: str) -> tuple[float, float]:
+    async def spent_on_day(self, now: float, groups: Mapping[str, str]) -> dict[str, float]:
         """Return the known cost of a day so far, in all sessions of the store; see `DailyCosts`."""
         day, own_id, store = day_of(now), self._log.session_id, cast("SessionStore", self.store)
         if self._own is None:
+            await self._flush()
             self._own = [*(await in_thread(lambda: store.read(own_id))).records]
         own = [e for e in read_expenses(self._own, own_id) if e.names["day"] == day]
         others = await in_thread(lambda: spending_of(store, day).others(own_id))
-        expenses = {expense.id: expense for expense in (*own, *others)}.values()  # forks share ids
-        of_person = (e.known_cost for e in expenses if e.names[PERSON] == person)
-        return sum(e.known_cost for e in expenses), sum(of_person)
+        # By id, because a fork's copies have the same ids.
+        expenses = {expense.id: expense for expense in (*own, *others)}.values()
+        return {
+            key: sum(
+                expense.known_cost
+                for expense in expenses
+                if not key or expense.names.get(f"{METADATA}{key}", "") == value
+            )
+            for key, value in groups.items()
+        }
 
     def _note_costly(self, kind: str, data: Mapping[str, Any]) -> None:
         if self._own is not None and kind in COSTLY:
@@ -446,7 +490,7 @@ class SessionJournal:
         Raises:
             SessionWriteError: The record cannot be written.
         """
-        key = f"inbox:{self._taken}"  # messages since the last checkpoint, also when resumed
+        key = f"inbox:{self._taken}"  # the number counts from the last checkpoint, also in a resumed run
         self._taken += 1
         if key in self._recorded:
             messages: list[Incoming] = read_effect(key, *self._recorded.pop(key))
@@ -462,27 +506,61 @@ class SessionJournal:
         self._changes.append(change_of(part))
 
     def checkpoint(self, state: Checkpointed) -> None:
-        """Write new messages and the state of the run.
+        """Write new messages and the state of the run; write nothing if another process continues the run.
 
         Raises:
             SessionWriteError: The records cannot be written.
         """
+        form = state.to_dict()
+        if form["stop_reason"] == BACKGROUNDED:
+            return
         messages, known = state.messages, len(self._written)
         if self._changes:
-            self._write("parts", {"parts": self._changes})
+            self._queue("parts", {"parts": self._changes})
             self._changes = []
         if not self._continues_written(messages):
-            self._write("boundary", {"messages": list(messages)})
+            self._queue("boundary", {"messages": list(messages)})
         elif len(messages) > known:
-            self._write("messages", {"messages": messages[known:]})
+            self._queue("messages", {"messages": messages[known:]})
         self._written = list(messages)
-        form = state.to_dict()
         del form["messages"]
         self._write("state", form, durable=True)
         if form["stop_reason"] is not None:
-            self._write_due()  # the run writes no further record
+            if needs_base(self._log) and form["stop_reason"] not in _UNFINISHED:
+                mark = {DURABLE_RUN: self._durable_run} if self._durable_run else {}
+                self._queue(BASE, {"messages": self._written, "state": form, **mark})
+            self._write_due()  # write now, because no further write follows
         self._taken = 0
         self._keep_effects(_newer_than(form))
+
+    async def hand_over(self, state: QueryState, kit: Kit, run_id: str) -> None:
+        """Record, after everything else, that a durable run continues this run, as its next attempt.
+
+        Args:
+            run_id: Id of the durable run. Until the durable run is queued, the session holds an interrupted
+                run like any other.
+
+        Raises:
+            SessionWriteError: The record cannot be written.
+        """
+        self._queue("run", _next_attempt(state, kit, run_id), durable=True)
+        await self._flush()
+
+    async def leave(self, state: QueryState, kit: Kit, run_id: str) -> Mapping[str, Any]:
+        """Record, after everything else, that a durable run continues this run in a copy of the session.
+
+        Args:
+            run_id: Id of the durable run. This session is not resumed, whether or not it is queued.
+
+        Returns:
+            The record of that run's attempt, for the end of the copy.
+
+        Raises:
+            SessionWriteError: The record cannot be written.
+        """
+        self._queue(LEFT, {"run": run_id}, durable=True)
+        await self._flush()
+        return self._clean(_next_attempt(state, kit, run_id))
 
     def close(self) -> None:
         """Release the session for other writers."""
@@ -499,7 +577,8 @@ class SessionJournal:
 
     def _continues_written(self, messages: list[HistoryMessage]) -> bool:
         """Return True if the written messages are still the beginning of the history."""
-        if not self._compared:  # messages read from the file are equal to these, but not identical
+        # Compare once by value, because messages from the file are equal but not identical objects.
+        if not self._compared:
             self._compared = True
             return messages[: len(self._written)] == self._written
         return starts_with(messages, self._written)
@@ -508,45 +587,68 @@ class SessionJournal:
         self._unfinished.discard(key)
         kind, plain = encode(value)
         origin = {"session": self._log.session_id} if ":ask:" in key else {}
-        await self._append(kind, {"key": key, "value": plain, **origin}, durable=True)
+        self._queue(kind, {"key": key, "value": plain, **origin}, durable=True)
+        if isinstance(value, LLMResponse) and value.tool_calls:
+            asyncio.get_running_loop().call_later(HOLD_SECONDS, self._write_held, self._queued_count)
+        else:
+            await self._flush()
         return value
 
-    async def _append(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
+    def _queue(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
         self._note_costly(kind, data)
-        data = self._clean(data)
-        if not self._is_remote:
-            self._log.append(kind, data, durable=durable)
-            return
+        self._due.append((kind, self._clean(data), durable))
+        self._queued_count += 1
 
-        def write() -> None:
-            self._write_due()
-            self._log.append(kind, data, durable=durable)
-
-        await self._write_in_thread(write)
-
-    async def _write_in_thread(self, write: Callable[[], None]) -> None:
-        """Write in a thread, and wait for it even if cancelled: an effect that happened must be recorded."""
-        writing = asyncio.ensure_future(run_in_thread(write))
-        cancelled: asyncio.CancelledError | None = None
-        while not writing.done():
+    async def _flush(self) -> None:
+        """Write the queued records, also if cancelled: an effect that happened must be recorded."""
+        last, cancelled = self._queued_count, None
+        while self._written_count < last:
             try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError as error:  # noqa: PERF203 - may be cancelled several times
+                result = await asyncio.shield(self._begin_write())
+            except asyncio.CancelledError as error:
                 cancelled = error
-        if isinstance(result := writing.result(), Raised):
-            raise result.error
+                continue
+            if isinstance(result, Raised):
+                raise result.error
         if cancelled is not None:
             raise cancelled
 
-    def _write(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
-        write = partial(self._log.append, kind, self._clean(data), durable=durable)
+    def _begin_write(self) -> asyncio.Future[Any]:
+        """Return the running write; start one in the next cycle of the event loop if there is none.
+
+        So calls that begin or end together share a commit.
+        """
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.ensure_future(self._write_soon())
+        return self._writing
+
+    async def _write_soon(self) -> Any:
         if self._is_remote:
-            self._due.append(write)
-        else:
-            write()
+            return await run_in_thread(self._write_due)
+        try:
+            self._write_due()
+        except Exception as error:  # noqa: BLE001 - each task that waits for the write raises it
+            return Raised(error)
+        return None
+
+    def _write_held(self, number: int) -> None:
+        """Write a response whose calls have not begun; if that fails, the next write raises the error."""
+        if self._written_count < number:
+            self._begin_write()
+
+    def _write(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
+        self._queue(kind, data, durable=durable)
+        if not self._is_remote:
+            self._write_due()
 
     def _write_due(self) -> None:
         with self._turn:
             while self._due:
-                self._due[0]()
-                del self._due[0]
+                rows = self._due[:1] if self._many is None else self._due[:]
+                is_durable = any(durable for _, _, durable in rows)
+                if self._many is None:
+                    self._log.append(rows[0][0], rows[0][1], durable=is_durable)
+                else:
+                    self._many.append_all([(kind, data) for kind, data, _ in rows], durable=is_durable)
+                del self._due[: len(rows)]
+                self._written_count += len(rows)

@@ -19,13 +19,14 @@ from pure_agent_loop.snapshots.values import (
 )
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
+from pure_agent_loop.support.text import parsed_object
 
 Record = dict[str, Any]
 
 
 @dataclass(slots=True)
 class StepRecord:
-    """A step, with everything recorded about it."""
+    """All that the journal records about a step."""
 
     id: str
     session: str
@@ -93,7 +94,7 @@ class History:
         undos = [undo for undo in done if undo.session == session and not undo.is_redone]
         if not undos:
             return None
-        known = undos[-1].steps_known  # not compared by time: clocks can be set back
+        known = undos[-1].steps_known  # compare steps by id, not by time, because clocks can be set back
         later = [step for step in self.of(session) if step.id not in known and step.has_changed]
         return None if later else undos[-1]
 
@@ -110,7 +111,7 @@ def new_id() -> str:
 
 
 class SnapshotJournal:
-    """Journal file. Writers must hold the lock of the store."""
+    """The journal file. A writer must hold the lock of the store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -145,13 +146,8 @@ class SnapshotJournal:
             raise SnapshotError(
                 notice("library.cannot_be_read", path=self._path, error=error.strerror)
             ) from error
-        records: list[Record] = []
-        for line in lines:
-            with contextlib.suppress(ValueError):  # the write was interrupted
-                record = json.loads(line)
-                if isinstance(record, dict):
-                    records.append(record)
-        return records
+        records = map(parsed_object, lines)
+        return [record for record in records if record is not None]  # a line may be incomplete
 
     def history(self) -> History:
         """Return the history that the lines describe."""

@@ -130,7 +130,7 @@ class Restorer:
         self._root = root
         self._seen = scan.signatures
         self._links = plan.links
-        self._names: dict[int, list[str]] = {}  # names by inode, before the step
+        self._names: dict[int, list[str]] = {}  # inode -> names of the file before the step
         for path, inode in plan.links.items():
             self._names.setdefault(inode, []).append(path)
         self._in_place = _shared_files(plan, scan)
@@ -138,7 +138,7 @@ class Restorer:
         self._contents = {
             path: scan.manifest.get(path) for path in plan.links if path not in planned and self._is_old(path)
         }
-        self._touched_inodes: set[int] = set()  # inodes whose link count or content was changed here
+        self._touched_inodes: set[int] = set()  # inodes whose link count or content this undo has changed
         self.conflicts: list[Conflict] = []
         self.restored: list[str] = []
         self.removed: list[str] = []
@@ -203,7 +203,8 @@ class Restorer:
             raise OSError(errno.ESTALE, CHANGED)
 
     def _is_same(self, seen: Signature, now: Signature) -> bool:
-        if seen[3] in self._touched_inodes:  # removing another name changes the ctime
+        # Ignore the ctime, which removing another name of the file changes.
+        if seen[3] in self._touched_inodes:
             return seen[:2] + seen[3:] == now[:2] + now[3:]
         return seen == now
 
@@ -279,7 +280,7 @@ class Restorer:
 
 
 def _shared_files(plan: RestorePlan, scan: ScanResult) -> set[str]:
-    """Return the paths of files with several names that changed in place and have one common target."""
+    """Return the paths of hard-linked files that changed in place and are to get the same content."""
     targets: dict[int, set[PathEntry | None]] = {}
     for action in plan.actions:
         targets.setdefault(scan.links.get(action.path, 0), set()).add(action.target)

@@ -31,7 +31,7 @@ MAX_DEPTH = 100
 MAX_RULES_BYTES = 1 << 20
 SETTLED_NS = 2_000_000_000  # the coarsest time resolution of file systems in use
 
-# Caches that other tools can rebuild, and repositories.
+# Names that are never scanned: repositories, and caches that tools can rebuild.
 ALWAYS_LEFT_OUT = frozenset(
     (
         *(".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__", ".mypy_cache"),
@@ -57,14 +57,14 @@ def is_secret(path: str) -> bool:
 
 @dataclass(slots=True)
 class KnownFile:
-    """A file's content id, with its signature when it was read."""
+    """The content id of a file, and the file's signature when the content was read."""
 
     signature: Signature
     read_ns: int
     content: str
 
     def holds(self, status: os.stat_result) -> bool:
-        """Return True if the content must be unchanged."""
+        """Return True if the file's status proves that the content is unchanged."""
         changed = status.st_mtime_ns if sys.platform == "win32" else status.st_ctime_ns
         return self.signature == signature(status) and changed < self.read_ns - SETTLED_NS
 

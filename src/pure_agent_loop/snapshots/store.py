@@ -1,6 +1,6 @@
-"""Store of file contents and manifests: a compressed git repository that any git can read.
+"""Store of file contents and manifests: a compressed git repository that any git version can read.
 
-The repository is a separate, bare one. git never accesses the workspace: contents are passed to
+The repository is separate and bare. git never accesses the workspace: contents are passed to
 ``fast-import`` and read with ``cat-file``, so that no attribute, filter, hook, index or setting of the
 workspace, its repository or the user has any effect.
 """
@@ -26,6 +26,7 @@ from pure_agent_loop.snapshots.values import (
     SnapshotError,
 )
 from pure_agent_loop.support.child import child_environment, communicate, find_program, kill_group, write_to
+from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import take_lock
@@ -52,8 +53,8 @@ _PLAIN = {_FILE: 0o644, _EXECUTABLE: 0o755, _LINK: 0o777}
 
 async def _in_time(work: Awaitable[T], command: str) -> T:
     try:
-        return await asyncio.wait_for(work, DEADLINE)
-    except asyncio.TimeoutError:
+        return await within(DEADLINE, work)
+    except TimeoutError:
         raise SnapshotError(notice("library.git_slow", words=command, deadline=DEADLINE)) from None
 
 
@@ -170,7 +171,7 @@ class Store:
         """Return True if the snapshot exists."""
         if (self._repository / REFS / name).exists():
             return True
-        with contextlib.suppress(OSError):  # reading two files is enough, and saves a process
+        with contextlib.suppress(OSError):  # read git's two ref files instead of starting a process
             return f"{REFS}{name}\n".encode() in (self._repository / "packed-refs").read_bytes()
         return False
 
@@ -203,7 +204,7 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def contents(self, ids: Iterable[str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Read file contents in the given order. A missing one raises `ObjectsMissingError`."""
+        """Read file contents in the given order. Missing content raises `ObjectsMissingError`."""
         async with self._start_git("cat-file", "--batch") as process:
             yield self._read_contents(process, ids)
 
@@ -260,7 +261,8 @@ class Writer:
         Raises:
             ObjectsMissingError: File content that the manifest names is missing.
         """
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reason follows on stderr
+        # Git has exited; stderr has the reason.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             await self._feed(_commit_stream(name, manifest))
         _, err = await _in_time(communicate(self._process, b"done\n"), "fast-import")
         if self._process.returncode:

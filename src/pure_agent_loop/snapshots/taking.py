@@ -30,6 +30,7 @@ from pure_agent_loop.snapshots.values import (
     SnapshotError,
     manifest_name,
 )
+from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.support.quoted_paths import quoted_path
@@ -59,7 +60,7 @@ class Snapshot:
     """A snapshot that was taken.
 
     Args:
-        scope: The scope of the snapshot, for a later one with the same scope.
+        scope: The scope of the scan; a later snapshot can use the same scope.
     """
 
     scope: ScanScope
@@ -116,7 +117,7 @@ class SnapshotTaker:
             SnapshotError: The snapshot is no longer stored.
         """
         if name not in self._manifests:
-            self._remember(name, await self._store.manifest(name))
+            put_bounded(self._manifests, name, await self._store.manifest(name), REMEMBERED)
         return self._manifests[name]
 
     def forget(self) -> None:
@@ -126,17 +127,11 @@ class SnapshotTaker:
         self._memory.unlink(missing_ok=True)
 
     def _own_lock(self) -> asyncio.Lock:
-        """Return the lock of the running event loop; this object may be used in one loop after another."""
+        """Return the lock of the running event loop; successive event loops may use this object."""
         loop = asyncio.get_running_loop()
         if self._loop_lock is None or self._loop_lock[0] is not loop:
             self._loop_lock = loop, asyncio.Lock()
         return self._loop_lock[1]
-
-    def _remember(self, name: str, manifest: Manifest) -> None:
-        self._manifests.pop(name, None)
-        self._manifests[name] = manifest
-        while len(self._manifests) > REMEMBERED:
-            del self._manifests[next(iter(self._manifests))]
 
     async def _take(self, known: dict[str, KnownFile], scope: ScanScope) -> Snapshot:
         scan = await in_thread(lambda: self._scanner.scan(known, scope.view, scope.only))
@@ -163,7 +158,7 @@ class SnapshotTaker:
                     writer = await stack.enter_async_context(self._store.writing())
                 await writer.snapshot(name, manifest)
         await self._keep_known(known, new_known, scan)
-        self._remember(name, manifest)
+        put_bounded(self._manifests, name, manifest, REMEMBERED)
         return Snapshot(scope, name, manifest, scan)
 
     def _mark_moved(
@@ -193,7 +188,7 @@ class SnapshotTaker:
     def _read(self, scan: ScanResult, paths: Sequence[str]) -> list[_Read]:
         files = []
         for path in paths:
-            read_ns = time.time_ns()  # by the file systems' clock
+            read_ns = time.time_ns()  # comparable with file times
             try:
                 content = self._scanner.read(path, scan.view.max_file_bytes)
             except OSError as error:

@@ -186,7 +186,7 @@ class WorkspaceSnapshots:
             notices.append("Too many new files: they are not in the snapshot, and undo leaves them.")
         record: Record = {"type": "after", "id": step.id, "whole": is_whole}
         record |= {"files": 0, "added": 0, "removed": 0}
-        # Recorded before it is read, because recorded snapshots are not pruned.
+        # Record the snapshot before reading from it, because recorded snapshots are not pruned.
         snapshot = await self._write(record, "after", snapshot)
         if snapshot.name == step.before or not self._store.has(step.before):
             return [], notices
@@ -214,7 +214,7 @@ class WorkspaceSnapshots:
 
     def _scan_notices(self, snapshot: Snapshot) -> list[str]:
         left_out = frozenset(snapshot.scan.left_out)
-        new = left_out - self._reported  # each path is reported once
+        new = left_out - self._reported  # only new paths, so that each path is reported once
         self._reported |= left_out
         return [f"Not in the snapshots: {_list_paths(sorted(new))}."] if new else []
 
@@ -225,7 +225,8 @@ class WorkspaceSnapshots:
         """Write a line that names a snapshot, and ensure that the snapshot exists."""
         for _ in range(_TRIES):
             line = {**record, key: snapshot.name}
-            async with locked(self._naming):  # so that nothing is pruned between the line and the check
+            # So that this object prunes nothing between the line and the check.
+            async with locked(self._naming):
                 async with locked(self._base):
                     await in_thread(partial(self._journal.append, line))
                 if self._store.has(snapshot.name):

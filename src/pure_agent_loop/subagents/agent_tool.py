@@ -32,7 +32,7 @@ _UNCUT = 1_000_000
 
 
 class UnboundTasks:
-    """Create the `RunTasks` of a run when the run begins.
+    """Placeholder that creates the `RunTasks` of a run when the run begins.
 
     Args:
         table: State shared by the runs of a `SubagentManager`.
@@ -86,9 +86,8 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
     definition = AgentDefinition(
         name=tool_name(agent_name)[:32],
         description=texts,
-        prompt=agent.system_prompt,
-        limits=agent.config.limits,
-        max_result_chars=_UNCUT,  # the parent run truncates long results
+        prompt="",
+        max_result_chars=_UNCUT,  # not truncated here, because the parent run truncates long results
         agent=agent,
     )
 
@@ -96,16 +95,16 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         call, words = current_call(), words_for()
         run = call.background if call is not None else None
         if call is None or not isinstance(run, RunTasks):
-            return ToolOutcome(words.not_here, is_error=True)
+            return ToolOutcome(words("not_here"), is_error=True)
         prompt = input if isinstance(input, str) else json.dumps(_to_plain(input), ensure_ascii=False)
-        refusal = words.empty_prompt if not prompt.strip() else run.refusal()
+        refusal = words("empty_prompt") if not prompt.strip() else run.refusal()
         if refusal:
             return ToolOutcome(refusal, is_error=True)
         child = run.for_call(definition, prompt, call)
         await run.begin(child)
-        if child.record.background:  # moved by `SubagentManager.background`
+        if child.record.background:  # `SubagentManager.background` has moved the task
             details = {"id": child.record.id, "state": "backgrounded", "agent": child.record.agent}
-            return ToolOutcome(words.moved.format(**details), is_background=True)
+            return ToolOutcome(words("moved", **details), is_background=True)
         text = child.text if child.record.state == "completed" and child.text else ""
         report = text or report_of(child.record, words)
         value = None if child.state is None else child.state.live_output
@@ -118,8 +117,8 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         ask,
         name=name or tool_name(agent_name),
         description=texts[default_language()],
-        timeout=float("inf"),  # the agent's and the parent's limits apply
-        read_only=True,  # the parent's policy judges each call of the agent itself
+        timeout=float("inf"),  # no timeout, because the limits of the agent and the parent apply
+        read_only=True,  # because the parent's policy decides each call of the agent itself
         words={language: ToolWords(text) for language, text in texts.items()},
     )
     tool.agent, tool.background_work = agent, UnboundTasks(_table(), 0, None)

@@ -17,18 +17,18 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.observers import Snapshots, StepChanges
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.limits import NUMBERS, LoopLimits
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.form import TypedOutput
 from pure_agent_loop.permissions import AskFunction, PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of, kit_of
-from pure_agent_loop.runs.together import least, narrower, restricted_kit
+from pure_agent_loop.runs.together import day_limits, least, least_limits, narrower, restricted_kit
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, SUSPENDED
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
-from pure_agent_loop.subagents.words import SubagentWords
+from pure_agent_loop.subagents.words import Words
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.tool_context import ToolContext
@@ -86,7 +86,8 @@ def _chosen(definition: AgentDefinition, tools: dict[str, Tool]) -> dict[str, To
     if missing:
         raise RightsError(missing)
     chosen = [tools[tool] if isinstance(tool, str) else tool for tool in definition.tools]
-    if unavailable := [tool.name for tool in chosen if tool.external]:  # no caller supplies the results
+    # A subagent has no caller who could supply the results.
+    if unavailable := [tool.name for tool in chosen if tool.external]:
         raise RightsError(unavailable)
     return {tool.name: tool for tool in chosen}
 
@@ -99,20 +100,24 @@ def registry_of(tools: Iterable[Tool], more: Iterable[Tool]) -> ToolRegistry:
 
 
 def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopLimits:
-    """Return the limits of a subagent, capped at what the parent has left."""
+    """Return the limits of a subagent: the least of its definition's, its agent's and the parent's rest."""
     above, used = kit.limits, state.ledger
     made = used.tool_calls + len(state.pending)  # the ledger counts the calls of a step once all have results
-    limits = definition.limits or above
+    requested, own = definition.limits, None if definition.agent is None else kit_of(definition.agent).limits
+    limits = requested or own or above
+    if own is not None and requested is not None:
+        limits = replace(
+            least_limits(own, requested, NUMBERS),
+            step_limit_prompt=requested.step_limit_prompt or own.step_limit_prompt,
+            timeout_prompt=requested.timeout_prompt or own.timeout_prompt,
+        )
     now = kit.clock.monotonic()
     return replace(
         limits,
         max_tokens=least(limits.max_tokens, _left(above.max_tokens, used.tokens)),
         max_tool_calls=least(limits.max_tool_calls, _left(above.max_tool_calls, made)),
         max_cost=_cost(limits, above, used.cost),
-        max_cost_per_day=least(limits.max_cost_per_day, above.max_cost_per_day),
-        max_cost_per_person_per_day=least(
-            limits.max_cost_per_person_per_day, above.max_cost_per_person_per_day
-        ),
+        **day_limits(limits, above),
         max_seconds=_seconds(limits.max_seconds, None if state.deadline is None else state.deadline - now),
         prices={**limits.prices, **above.prices},
     )
@@ -155,7 +160,7 @@ class ChildBudget(Budget):
         return super().take_calls(wanted if self._above is None else self._above.take_calls(wanted))
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Return the limit, this one or the parent's, that a request would exceed; see `Budget.passed_by`."""
+        """Return the limit that a request would exceed, here or in the parent; see `Budget.passed_by`."""
         limit = super().passed_by(usage, model)
         return limit or ("" if self._above is None else self._above.passed_by(usage, model))
 
@@ -246,9 +251,9 @@ class Child:
         """Return the id of a call for parents: prefixed, because each run numbers its own calls."""
         return f"{self.record.id}:{call_id}"
 
-    def label_question(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
+    def label_question(self, request: PermissionRequest, words: Words) -> PermissionRequest:
         """Return a question from the task in the form that the person sees."""
-        reason = words.asked_by.format(reason=request.reason, agent=self.record.agent)
+        reason = words("asked_by", reason=request.reason, agent=self.record.agent)
         args = request.args if request.question is None else {"question": reason}
         return replace(request, args=args, reason=reason, call_id=self.call_name(request.call_id))
 
@@ -297,7 +302,9 @@ def kit_for(
         options["model"] = definition.model
     client, window = base.client, base.context_window
     if definition.llm is not None:
-        client, window = ToolModeClient(definition.llm, "auto", above.prompts, tools.examples_of), None
+        own = client if is_agent and isinstance(client, ToolModeClient) else None
+        other = ToolModeClient(definition.llm, "auto", above.prompts, tools.examples_of)
+        client, window = (other, None) if own is None else (own.around(definition.llm), window)
     form = form_of(definition.output_type)
     typed_output = None if form is None else TypedOutput(form, OUTPUT_RETRIES)
     snapshots = None if definition.needs_folder else base.observers.snapshots
@@ -326,7 +333,8 @@ def kit_for(
         after_tools=base.after_tools if is_agent else "",
         emit_reasoning=False,
         output=base.output if is_agent else typed_output,
-        lead=base.lead if is_agent else None,
+        lead=base.lead if is_agent and not definition.prompt else None,
+        facts=base.facts if is_agent else None,
         start_notices=(),
     )
 
@@ -350,7 +358,7 @@ def child_for_call(
     if tasks is None:
         record.id = TaskStore().new_id(name)
         return Child(record, definition)
-    key = f"{parent}:{state.answers}:{call.call_id}"  # equal if the call is repeated
+    key = f"{parent}:{state.answers}:{call.call_id}"  # a repeated call gets the same key
     record.id = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
     record.session_id = f"{parent[: 63 - len(record.id)]}.{record.id}"
     return Child(record, definition, sessions=getattr(kit.journal, "store", None))
@@ -374,10 +382,10 @@ def pending_calls(state: QueryState) -> str:
     return ", ".join(f"{question.tool}({', '.join(question.args)})" for question in questions)
 
 
-def outcome_of(child: Child, state: QueryState, words: SubagentWords) -> tuple[TaskState, str]:
+def outcome_of(child: Child, state: QueryState, words: Words) -> tuple[TaskState, str]:
     """Return the state of a task after its run has ended, and its error."""
     if state.stop_reason == SUSPENDED:
-        return "waiting_permission", words.waiting.format(calls=pending_calls(state))
+        return "waiting_permission", words("waiting", calls=pending_calls(state))
     if state.stop_reason == "cancelled":
         return "killed" if child.token.reason == "killed" else "cancelled", ""
     if state.stop_reason in ("error", INVALID_OUTPUT):
@@ -385,20 +393,20 @@ def outcome_of(child: Child, state: QueryState, words: SubagentWords) -> tuple[T
     return "completed", ""
 
 
-def report_of(record: TaskRecord, words: SubagentWords) -> str:
+def report_of(record: TaskRecord, words: Words) -> str:
     """Return the outcome of a task as text."""
-    endings = {"failed": words.failed.format(error=record.error)}
-    endings |= {"cancelled": words.stopped, "killed": words.stopped}
+    endings = {"failed": words("failed", error=record.error)}
+    endings |= {"cancelled": words("stopped"), "killed": words("stopped")}
     ending = endings.get(record.state, record.error)
     text = "\n".join(part for part in (ending, record.result) if part)
-    return text or words.no_answer
+    return text or words("no_answer")
 
 
-def cut_result(child: Child, words: SubagentWords) -> str:
+def cut_result(child: Child, words: Words) -> str:
     """Return the answer of a task, truncated to `max_result_chars`."""
     text, limit = child.text, child.definition.max_result_chars
     if len(text) <= limit:
         return text
     file = f" {child.record.output}" if child.record.output else ""
-    note = words.cut.format(count=len(text) - limit, id=child.record.id, file=file)
+    note = words("cut", count=len(text) - limit, id=child.record.id, file=file)
     return f"{text[: limit // 2]}\n{note}\n{text[len(text) - (limit - limit // 2) :]}"

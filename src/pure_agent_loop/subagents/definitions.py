@@ -15,10 +15,10 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs.handoff import HandoffTarget
 from pure_agent_loop.runs.settings import check_client, form_of
-from pure_agent_loop.subagents.words import CHINESE, ENGLISH
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
-from pure_agent_loop.support.language import checked_choice, default_language
+from pure_agent_loop.support.language import checked_choice, default_language, in_each_language
 from pure_agent_loop.tool import Tool
 
 WorkspaceMode = Literal["shared", "read-only", "scratch", "worktree"]
@@ -51,19 +51,22 @@ class AgentDefinition:
         name: Name for the model: lower-case letters, digits, ``_`` and ``-``.
         description: When the parent's model should use the subagent; a string, or a dict of strings by
             language.
-        prompt: System prompt; a string, or a dict of strings by language.
+        prompt: System prompt; a string, or a dict of strings by language. Beside `agent` it may be empty: the
+            agent keeps its own.
         tools: ``"inherit"`` for all tools of the parent, or the names of some of them, or additional `Tool`
             objects. The parent's rules and permission mode apply to all of them.
         model: A different model on the same server; None for the parent's model.
         llm: A different client; None for the parent's client.
-        limits: Limits, capped at what the parent has left; None for the parent's limits.
+        limits: Limits, capped at those of `agent` and at what the parent has left; None for the agent's
+            limits, without an agent the parent's.
         workspace: ``shared``; ``read-only``: only read-only tools; ``scratch``: a copy, deleted
             afterwards; ``worktree``: a separate git worktree, kept if it has changes.
         background: True to run tasks in the background, unless the call requests otherwise.
         max_result_chars: Length to which longer answers are truncated; the full answer remains readable in a
             file.
         permission_mode: A narrower mode than the parent's; a wider mode has no effect.
-        agent: A complete agent with its own model, tools and prompts; see `Agent.as_tool`.
+        agent: A complete agent, which works with all its own options; see `Agent.as_tool`. `tools`,
+            `output_type` and a separate folder are rejected beside it.
         output_type: Type of the subagent's answer, as for `Agent`; the parent reads the answer as JSON.
 
     Raises:
@@ -91,9 +94,10 @@ class AgentDefinition:
                 f"AgentDefinition.name={name!r:.80} must be 1 to 32 lower-case letters, digits, _ and -, "
                 "starting with a letter."
             )
-        for field in ("description", "prompt") if self.agent is None else ("description",):
+        for field in ("description", "prompt") if self.agent is None or self.prompt else ("description",):
             _check_text(f"AgentDefinition {self.name!r}: {field}", getattr(self, field))
         self._check_tools()
+        self._check_agent()
         form_of(self.output_type)  # rejects a type that JSON cannot express
         owner = f"AgentDefinition {self.name!r}"
         checked_choice(f"{owner}: workspace", self.workspace, WORKSPACE_MODES)
@@ -122,6 +126,24 @@ class AgentDefinition:
             )
         object.__setattr__(self, "tools", tools)
 
+    def _check_agent(self) -> None:
+        """Reject an invalid agent, and the options that an agent has already decided."""
+        if self.agent is None:
+            return
+        owner = f"AgentDefinition {self.name!r}"
+        require(hasattr(self.agent, "_kit"), f"{owner}: agent", self.agent, "an Agent")
+        if self.needs_folder:
+            raise ConfigError(
+                f"{owner}: workspace={self.workspace!r} conflicts with agent, whose tools have their own "
+                "folder. Use 'shared' or 'read-only', or leave agent out and pass the tools."
+            )
+        for option, default in (("tools", "inherit"), ("output_type", None)):
+            if getattr(self, option) != default:
+                raise ConfigError(
+                    f"{owner}: {option} conflicts with agent, which has its own. "
+                    f"Pass agent=agent.clone({option}=...) instead."
+                )
+
     @property
     def needs_folder(self) -> bool:
         """True if the subagent works in a separate folder, for which its tools are created."""
@@ -143,14 +165,14 @@ def in_language(text: Text, language: str | None) -> str:
 
 EXPLORE = AgentDefinition(
     name="explore",
-    description={"en": ENGLISH.explore, "zh": CHINESE.explore},
-    prompt={"en": ENGLISH.explore_prompt, "zh": CHINESE.explore_prompt},
+    description=in_each_language("subagents.explore"),
+    prompt=in_each_language("subagents.explore_prompt"),
     workspace="read-only",
 )
 VERIFY = AgentDefinition(
     name="verify",
-    description={"en": ENGLISH.verify, "zh": CHINESE.verify},
-    prompt={"en": ENGLISH.verify_prompt, "zh": CHINESE.verify_prompt},
+    description=in_each_language("subagents.verify"),
+    prompt=in_each_language("subagents.verify_prompt"),
     workspace="read-only",
 )
 
@@ -207,8 +229,8 @@ def read_definition(path: str | os.PathLike[str]) -> AgentDefinition:
 
 def _read(path: Path, trusted: Callable[[bytes], bool] | None) -> AgentDefinition:
     try:
-        front_matter, prompt = split_front_matter(_text(path, trusted))
-        return _from_front_matter(dict(front_matter), prompt)
+        fields, prompt, _ = split_front_matter(_text(path, trusted))
+        return _from_front_matter(dict(fields), prompt)
     except (OSError, UnicodeDecodeError, FrontMatterError, ConfigError) as error:
         raise ConfigError(f"Agent file {path}: {error}") from error
 

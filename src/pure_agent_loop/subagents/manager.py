@@ -16,7 +16,7 @@ from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefiniti
 from pure_agent_loop.subagents.places import check_workspace
 from pure_agent_loop.subagents.run_tasks import RunTasks, TaskTable
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
-from pure_agent_loop.subagents.words import SubagentWords, words_for
+from pure_agent_loop.subagents.words import Words, words_for
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.language import LANGUAGES, default_language
 from pure_agent_loop.support.threads import in_thread
@@ -89,7 +89,7 @@ class SubagentManager:
         self._table.tools = self._create_tools(float("inf") if timeout is None else timeout)
 
     @property
-    def _words(self) -> SubagentWords:
+    def _words(self) -> Words:
         return self._table.words
 
     def tools(self) -> list[Tool]:
@@ -211,30 +211,29 @@ class SubagentManager:
 
     def _description(self, name: str, language: str) -> str:
         words = words_for(language)
-        text: str = getattr(words, name)
         if name != "task":
-            return text
+            return words(name)
         agents = "\n".join(
-            words.agent_line.format(name=agent.name, description=in_language(agent.description, language))
+            words("agent_line", name=agent.name, description=in_language(agent.description, language))
             for agent in self._table.definitions.values()
         )
-        return f"{text.format(agents=agents)}\n{words.background_line}"
+        return f"{words(name, agents=agents)}\n{words('background_line')}"
 
     async def _task(self, agent: Any, prompt: Any, background: Any = None, resume: Any = "") -> ToolOutcome:
         run, words = _current_run(), self._words
         if run is None:
-            return _error(words.not_here)
+            return _error(words("not_here"))
         definition = self._table.definitions.get(str(agent))
         if definition is None:
-            return _error(words.no_agent.format(name=agent, names=", ".join(self._table.definitions)))
+            return _error(words("no_agent", name=agent, names=", ".join(self._table.definitions)))
         if not str(prompt).strip():
-            return _error(words.empty_prompt)
+            return _error(words("empty_prompt"))
         refusal = run.refusal()
         if refusal:
             return _error(refusal)
         is_background = definition.background if background is None else str(background).lower() == "true"
         call = current_call()
-        assert call is not None  # because `run` is not None
+        assert call is not None  # a run is in progress, so this is called from a tool
         details = {"background": is_background, "step": call.step, "call_id": call.call_id}
         if not resume:
             child = run.create(definition.name, str(prompt), **details)
@@ -247,22 +246,22 @@ class SubagentManager:
 
     def _resume_problem(self, old: Child | None, task_id: str, agent: str) -> str:
         if old is None:
-            return self._words.no_task.format(id=task_id)
+            return self._words("no_task", id=task_id)
         if old.record.agent != agent:
-            return self._words.another_agent.format(id=task_id, agent=old.record.agent)
+            return self._words("another_agent", id=task_id, agent=old.record.agent)
         if not old.record.is_over and old.record.state != "waiting_permission":
-            return self._words.still_at_work.format(id=task_id)
+            return self._words("still_at_work", id=task_id)
         return ""
 
     async def _begin(self, run: RunTasks, child: Child) -> ToolOutcome:
         await run.begin(child)
         record = child.record
         if record.background:
-            text = self._words.queued if record.state == "pending" else self._words.started
-            text = self._words.moved if child.moved.is_set() else text
-            text = text.format(id=record.id, state="backgrounded", agent=record.agent)
+            name = "queued" if record.state == "pending" else "started"
+            name = "moved" if child.moved.is_set() else name
+            text = self._words(name, id=record.id, state="backgrounded", agent=record.agent)
             return ToolOutcome(text, is_background=True)
-        head = self._words.headline.format(id=record.id, state=record.state)
+        head = self._words("headline", id=record.id, state=record.state)
         return ToolOutcome(
             f"{head}\n{report_of(record, self._words)}",
             is_error=record.state != "completed",
@@ -273,31 +272,31 @@ class SubagentManager:
         run = _current_run()
         child = None if run is None else self._find(run, str(task_id))
         if run is None or child is None:
-            return _error(self._words.no_task.format(id=task_id))
+            return _error(self._words("no_task", id=task_id))
         record = child.record
-        head = self._words.headline.format(id=record.id, state=record.state)
+        head = self._words("headline", id=record.id, state=record.state)
         if record.is_over or record.state == "waiting_permission":
             whole = child.text or ("" if run.tasks is None else run.tasks.output(record.id))
             cut = report_of(record, self._words)
             return ToolOutcome(f"{head}\n{cut.replace(record.result, whole) if record.result else cut}")
         tool = f", {record.last_tool}" if record.last_tool else ""
-        return ToolOutcome(f"{head}\n{self._words.at_work.format(calls=record.calls, tool=tool)}")
+        return ToolOutcome(f"{head}\n{self._words('at_work', calls=record.calls, tool=tool)}")
 
     async def _task_list(self) -> ToolOutcome:
         run = _current_run()
         records = [] if run is None else self._records(run)
         lines = [f"{record.id} {record.state}: {record.prompt[:80]}" for record in records]
-        return ToolOutcome("\n".join(lines) or self._words.no_tasks)
+        return ToolOutcome("\n".join(lines) or self._words("no_tasks"))
 
     async def _task_kill(self, task_id: Any) -> ToolOutcome:
         run = _current_run()
         child = None if run is None else self._find(run, str(task_id))
         if run is None or child is None:
-            return _error(self._words.no_task.format(id=task_id))
+            return _error(self._words("no_task", id=task_id))
         record = child.record
         if not record.is_over:
             record = await self._kill(run, child)
-        return ToolOutcome(self._words.is_over.format(id=record.id, state=record.state))
+        return ToolOutcome(self._words("is_over", id=record.id, state=record.state))
 
     async def _kill(self, run: RunTasks, child: Child) -> TaskRecord:
         if child.job is not None and not child.job.done():

@@ -11,10 +11,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.subagents.words import SubagentWords
+from pure_agent_loop.subagents.words import Words
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import model_text
@@ -30,7 +29,7 @@ _GIT_SECONDS = 60.0
 # its own configuration; the repository's configuration and hooks are never read.
 _DATA = ("objects", "refs", "logs", "packed-refs", "shallow", "info", "lfs")
 _WRITTEN = ("refs", "logs", "packed-refs", "worktrees")
-# Programs that the user's own settings name for every repository, except filters.
+# Settings that disable the programs in the user's own configuration, except filters.
 _SETTINGS = {
     "core.bare": "false",
     "core.hooksPath": os.devnull,
@@ -47,27 +46,10 @@ class PlaceError(PureAgentLoopError):
     """A subagent's folder cannot be created. The error message explains how to fix it."""
 
 
-class TaskFolder(Protocol):
-    """The separate folder of one task."""
-
-    root: Path
-
-    async def report(self) -> str:
-        """Return the changes made in the folder, as text for the parent."""
-        ...
-
-    def close(self) -> str:
-        """Delete the folder, unless it has changes to keep.
-
-        Returns: The folder if it is kept, else an empty string.
-        """
-        ...
-
-
 class Scratch:
     """A copy of a workspace, without ``.git`` and without links that point outside."""
 
-    def __init__(self, source: Path, words: SubagentWords) -> None:
+    def __init__(self, source: Path, words: Words) -> None:
         self._source, self._words = source.resolve(), words
         self._folder = Path(tempfile.mkdtemp(prefix="pal-scratch-"))
         self.root = self._folder / "work"
@@ -108,10 +90,10 @@ class Scratch:
         outcome = await run_in_thread(self._diff)
         diff = "?" if isinstance(outcome, Raised) else str(outcome)
         if not diff:
-            return self._words.copy_unchanged
+            return self._words("copy_unchanged")
         if len(diff) > MAX_DIFF_CHARS:
             diff = f"{diff[:MAX_DIFF_CHARS]}\n..."
-        return self._words.copy_changed.format(diff=diff)
+        return self._words("copy_changed", diff=diff)
 
     def _diff(self) -> str:
         old, new = _relative(self._base), _relative(self.root)
@@ -164,7 +146,7 @@ def _bytes(path: Path | None) -> bytes:
     try:
         return b"" if path is None else path.read_bytes()
     except OSError:
-        return b"\0"  # treated as binary and not shown
+        return b"\0"  # an unreadable file is treated as binary and not shown
 
 
 class Worktree:
@@ -181,7 +163,7 @@ class Worktree:
         PlaceError: git failed or is missing.
     """
 
-    def __init__(self, source: Path, path: Path, branch: str, words: SubagentWords) -> None:
+    def __init__(self, source: Path, path: Path, branch: str, words: Words) -> None:
         self.path, self._branch, self._words = path, branch, words
         source = source.resolve()
         found = git_folders(source)
@@ -252,8 +234,8 @@ class Worktree:
         """Return the changed files and the location of the worktree."""
         files = self._changes()
         if not files:
-            return self._words.tree_removed
-        return self._words.tree_kept.format(branch=self._branch, path=self.path, files=files)
+            return self._words("tree_removed")
+        return self._words("tree_kept", branch=self._branch, path=self.path, files=files)
 
     def close(self) -> str:
         """Remove the worktree if it has no changes."""
@@ -318,7 +300,7 @@ def _check_plain(git: Path, part: str) -> None:
             raise PlaceError(model_text("git_broken", folder=git, error=f"{path} is not a plain file"))
 
 
-async def place_for(mode: str, source: Path | None, path: Path, words: SubagentWords) -> TaskFolder | None:
+async def place_for(mode: str, source: Path | None, path: Path, words: Words) -> Scratch | Worktree | None:
     """Create the separate folder of a task; return None if the task works in the shared folder.
 
     Args:

@@ -23,7 +23,7 @@ from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.schema.calling import call_user
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
-from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.stop_reasons import BACKGROUNDED, WAITING
 from pure_agent_loop.subagents.child import (
     Child,
     RightsError,
@@ -38,10 +38,11 @@ from pure_agent_loop.subagents.child import (
     tools_of,
 )
 from pure_agent_loop.subagents.definitions import EXPLORE, AgentDefinition, in_language
-from pure_agent_loop.subagents.places import TaskFolder, place_for
+from pure_agent_loop.subagents.places import Scratch, Worktree, place_for
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, task_states, unreported
-from pure_agent_loop.subagents.words import SubagentWords, words_for
+from pure_agent_loop.subagents.words import Words, words_for
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import ToolRegistry
@@ -89,10 +90,10 @@ class TaskTable:
     tools: Sequence[Tool] = ()
     reports: dict[str, Report] = field(default_factory=dict)
     remembered: dict[str, Child] = field(default_factory=dict)
-    runs: WeakSet[Any] = field(default_factory=WeakSet)  # of `RunTasks`, which imports this module
+    runs: WeakSet[Any] = field(default_factory=WeakSet)  # `RunTasks` objects
 
     @property
-    def words(self) -> SubagentWords:
+    def words(self) -> Words:
         """The texts for models, in the language of the manager."""
         return words_for(self.language)
 
@@ -108,10 +109,7 @@ class TaskTable:
 
     def remember(self, child: Child) -> None:
         """Keep a task so that it can be resumed."""
-        self.remembered.pop(child.record.id, None)
-        self.remembered[child.record.id] = child
-        while len(self.remembered) > MAX_REMEMBERED:
-            self.remembered.pop(next(iter(self.remembered)))
+        put_bounded(self.remembered, child.record.id, child, MAX_REMEMBERED)
 
     def worktrees(self) -> Path:
         """Return the folder for git worktrees."""
@@ -188,7 +186,7 @@ class RunTasks:
     async def end(self, state: QueryState) -> None:
         """Stop the tasks of an ended run, unless the run does not wait for tasks (`wait=False`)."""
         if self.table.wait:
-            if state.stop_reason in WAITING:  # the run will be resumed and needs the results
+            if state.stop_reason in (*WAITING, BACKGROUNDED):  # the run will be resumed and needs the results
                 while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
             await self._stop(self._running())
@@ -206,9 +204,9 @@ class RunTasks:
     def refusal(self) -> str:
         """Return why no task can be started now; empty if a task can be started."""
         if self._depth >= self.table.max_depth:
-            return self.words.too_deep
+            return self.words("too_deep")
         reached = self.used_up()
-        return self.words.nothing_left.format(what=reached) if reached else ""
+        return self.words("nothing_left", what=reached) if reached else ""
 
     def create(self, name: str, prompt: str, **details: Any) -> Child:
         """Return a new task, with additional fields for the record."""
@@ -244,7 +242,7 @@ class RunTasks:
             self._watcher = asyncio.create_task(self._watch())
         child.job = asyncio.create_task(self._work(child))
         if child.record.background:
-            await asyncio.sleep(0)  # let the task take a slot or queue
+            await asyncio.sleep(0)  # let the new task take a free slot or enter the queue
         else:
             await self._until_done(child, child.job)
 
@@ -255,7 +253,7 @@ class RunTasks:
             await asyncio.wait({job, moved}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             moved.cancel()
-            if not (job.done() or child.record.background):  # the call was cancelled: cancel the task
+            if not (job.done() or child.record.background):  # the call was cancelled, so cancel its task too
                 job.cancel()
                 await asyncio.wait({job})
         if child.moved.is_set():
@@ -291,7 +289,7 @@ class RunTasks:
                 outcome = ("killed" if child.token.reason == "killed" else "cancelled", "")
         except RightsError as error:
             names = ", ".join(error.names)
-            outcome = "failed", self.words.no_tool.format(agent=child.record.agent, tools=names)
+            outcome = "failed", self.words("no_tool", agent=child.record.agent, tools=names)
         except Exception as error:  # noqa: BLE001 - any failure is reported to the parent
             outcome = "failed", f"{type(error).__name__}: {safe_str(error)}"
         finally:
@@ -308,7 +306,7 @@ class RunTasks:
                 await drive(state, kit, child.definition.agent, lambda state, _: child.follow(state))
             finally:
                 kit.journal.close()
-            state = child.state or state  # after a handoff, another agent
+            state = child.state or state  # a handoff replaces the state by that of another agent
             child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
             task_state, problem = outcome_of(child, state, self.words)
             if place is not None and state.stop_reason != "cancelled":
@@ -317,7 +315,7 @@ class RunTasks:
         finally:
             child.record.place = "" if place is None else place.close()
 
-    def _begin_run(self, child: Child, place: TaskFolder | None) -> tuple[QueryState, Kit]:
+    def _begin_run(self, child: Child, place: Scratch | Worktree | None) -> tuple[QueryState, Kit]:
         table, definition, agent = self.table, child.definition, child.definition.agent
         bound = None if place is None else table.tools_for(str(place.root))
         tools = () if agent else tools_of(definition, self._kit.tools, table.tools, bound)
@@ -332,10 +330,12 @@ class RunTasks:
             used_up=self.used_up,
             background=self._background_for(definition, deeper=deeper),
         )
-        system = in_language(definition.prompt, table.language)
+        system = in_language(definition.prompt, table.language) if definition.prompt else ""
+        if agent is not None and not system:
+            system = agent.system_prompt
         if place is not None:
             kit = replace(kit, cwd=str(place.root))
-            system += f"\n\n{self.words.in_copy if definition.workspace == 'scratch' else self.words.in_tree}"
+            system += f"\n\n{self.words('in_copy' if definition.workspace == 'scratch' else 'in_tree')}"
         prompt, session = child.record.prompt, child.record.session_id
         if session:
             store = child.sessions or self._sessions or default_store()
@@ -445,7 +445,7 @@ class RunTasks:
         self._put_notice(child, text, child.spent())
 
     def _headline(self, record: TaskRecord) -> str:
-        return self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
+        return self.words("notice", id=record.id, state=record.state, agent=record.agent)
 
     def _put_notice(self, child: Child, text: str, spent: dict[str, Any] | None = None) -> None:
         """Put a notice about a task into the run's inbox."""
@@ -478,7 +478,7 @@ class RunTasks:
             if (record.id, record.state) in states:
                 record.delivered = True
             elif record.error == "its process ended":
-                lost = self.words.lost.format(agent=record.agent, id=record.id)
+                lost = self.words("lost", agent=record.agent, id=record.id)
                 self._put_notice(child, f"{self._headline(record)}\n{lost}")
             else:
                 self.notify(child)
@@ -492,7 +492,7 @@ class RunTasks:
             definition = self.table.definitions.get(name)
             if definition is not None:
                 record = TaskRecord(task_id, name, "", "killed", self.session_id, background=True)
-                self._put_notice(Child(record, definition), f"{self._headline(record)}\n{self.words.gone}")
+                self._put_notice(Child(record, definition), f"{self._headline(record)}\n{self.words('gone')}")
 
     def _running(self) -> list[Child]:
         return [child for child in self.children.values() if child.job is not None and not child.job.done()]

@@ -40,7 +40,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _POLL_SECONDS = 0.05
-# Matches the headline of `SubagentWords` in both languages.
+# Matches the message `headline` in both languages.
 _HEADLINE = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
 _OPEN_STATES = ("pending", "backgrounded")
 
@@ -283,7 +283,7 @@ class TaskStore:
         """
         record = self.get(task_id)
         if not self.is_running(task_id):
-            if not record.is_over:  # waiting for a permission; no process runs the task
+            if not record.is_over:  # a task that waits for a permission; no process runs it
                 record.to("killed")
             self.save(record)
             return record
@@ -294,7 +294,7 @@ class TaskStore:
         return self.get(task_id)
 
     def is_to_be_killed(self, task_id: str) -> bool:
-        """True if somebody has requested to stop the task."""
+        """True if a stop of the task was requested."""
         return self._path(task_id, "kill").exists()
 
     def forget_kill(self, task_id: str) -> None:
@@ -332,7 +332,7 @@ def task_states(texts: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def unreported(messages: Sequence[HistoryMessage], states: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the background tasks without a later notice.
+    """Return the ids of background tasks whose end no message has reported yet.
 
     Args:
         states: States from the messages; see `task_states`.

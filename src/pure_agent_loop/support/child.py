@@ -55,6 +55,13 @@ sys.path += filter(None, folders.split("\\n"))
 sys.argv = [module, *sys.argv[5:]]
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
+# ``python -m`` would import from the working folder.
+_COMMAND = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+from pure_agent_loop.cli import main
+sys.exit(main())
+"""
 
 
 def script_argv(script: Path, *words: str) -> list[str]:
@@ -72,6 +79,11 @@ def module_argv(module: str, *words: str, needs: Iterable[str] = ()) -> list[str
     locations = (module_folder(name) for name in (module.partition(".")[0], *needs) if name != _PACKAGE)
     folders = "\n".join(dict.fromkeys(str(folder) for folder in locations if folder))
     return [sys.executable, "-I", "-c", _BEGIN, _PACKAGE, str(start), folders, module, *words]
+
+
+def command_argv(*words: str) -> list[str]:
+    """Return the command that runs ``pal`` with this Python, and with the environment of this process."""
+    return [sys.executable, "-c", _COMMAND, *words]
 
 
 def module_folder(name: str) -> Path | None:
@@ -167,7 +179,7 @@ def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
 
 async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") -> tuple[bytes, bytes]:
     """Write to a process if it still reads, wait for its exit, and return its output and errors."""
-    import asyncio  # slow to import; some callers of this module have no event loop
+    import asyncio  # imported here, because it is slow to import and some callers need no event loop
 
     _, output = await asyncio.gather(_feed(process.stdin, data), process.communicate())
     return output
@@ -176,7 +188,8 @@ async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") ->
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
     if stdin is None:
         return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the error output has the reason
+    # The process has ended; its error output has the reason.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         if data:
             write_to(stdin, data)
             await stdin.drain()

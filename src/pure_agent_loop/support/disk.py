@@ -31,7 +31,7 @@ def flush_to_disk(handle: int) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Flush a folder, so that created and deleted names survive a power cut."""
-    with contextlib.suppress(OSError):  # Windows and some network file systems do not support this
+    with contextlib.suppress(OSError):  # Windows and some network file systems cannot flush a folder
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -93,14 +93,7 @@ class Appender:
         """
         try:
             size = self._check_end()
-            try:
-                write_all(self._handle, line)
-                if durable:
-                    flush_to_disk(self._handle)
-            except BaseException:  # Ctrl-C must not leave a partial line either
-                with contextlib.suppress(OSError):  # the next `_check_end` finds the partial line
-                    os.ftruncate(self._handle, size)
-                raise
+            append_all(self._handle, line, size, durable=durable)
         except OSError as error:
             raise SessionWriteError(self._path, error.strerror or error) from error
         self._size = size + len(line)
@@ -153,6 +146,23 @@ class Appender:
         finally:
             os.close(target)
         sync_folder(torn.parent)
+
+
+def append_all(handle: int, data: bytes, size: int, *, durable: bool = False) -> None:
+    """Append all bytes to a file, or none.
+
+    Args:
+        size: Size of the file before.
+        durable: Return only after the bytes are on the disk.
+    """
+    try:
+        write_all(handle, data)
+        if durable:
+            flush_to_disk(handle)
+    except BaseException:  # Ctrl-C must not leave a partial line either
+        with contextlib.suppress(OSError):  # if this fails, the next writer detects the partial line
+            os.ftruncate(handle, size)
+        raise
 
 
 def write_all(handle: int, data: bytes) -> None:

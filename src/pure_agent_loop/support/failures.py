@@ -10,11 +10,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.support.text import FAILURE_LOGS, clean_text, safe_str
+from pure_agent_loop.support.text import FAILURE_LOGS, clean_text, raised_at, safe_str
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from pure_agent_loop.support.secrets.redaction import Redactor
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -40,22 +38,15 @@ def is_meant(error: BaseException) -> bool:
     """True if an error carries a message for the model: an error from this package or a subclass."""
     if isinstance(error, PureAgentLoopError):
         return not isinstance(error, ConfigError)
-    if isinstance(error.__cause__, (StopIteration, StopAsyncIteration)):  # converted to RuntimeError here
+    # Python converts these to RuntimeError in a coroutine.
+    if isinstance(error.__cause__, (StopIteration, StopAsyncIteration)):
         error = error.__cause__
-    trace = _raised_at(error)
+    trace = raised_at(error)
     return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("pure_agent_loop.")
 
 
-def _raised_at(error: BaseException) -> TracebackType | None:
-    """Return the traceback entry where an error was raised; None if it never was."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace
-
-
 def log_failure(owner: str, error: BaseException) -> None:
-    """Log what a function raised, with its traceback, unless it is an error from this package.
+    """Log an exception of a function with its traceback, unless it is an error from this package.
 
     The place in the log record, such as ``%(filename)s``, is the place where the error was raised.
 
@@ -74,7 +65,7 @@ def log_failure(owner: str, error: BaseException) -> None:
     text, words = (line if redactor is None else redactor.redact(line) for line in (text, safe_str(error)))
     details = (owner, f"{type(error).__name__}: {words}")
     raised = (type(error), error, error.__traceback__)
-    trace = _raised_at(error)
+    trace = raised_at(error)
     code, line = (log_failure.__code__, 0) if trace is None else (trace.tb_frame.f_code, trace.tb_lineno)
     place = (code.co_filename, line)
     record = LOG.makeRecord(

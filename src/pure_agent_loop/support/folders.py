@@ -43,3 +43,12 @@ def private_folder(path: Path) -> Path:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
     return path
+
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Return a value that changes with the file; an empty one if the file is missing."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_ino, status.st_size, status.st_mtime_ns

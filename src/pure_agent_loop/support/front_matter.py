@@ -1,33 +1,37 @@
-"""Parse the front matter of a ``SKILL.md``, an agent file or a command: a bounded part of YAML.
+"""Parse the front matter of a ``SKILL.md``, an agent file or a command: YAML without objects.
 
-Supported: scalars, lists, and one level of nested keys. Every scalar is text, except ``true`` and ``false``.
-Anchors, aliases, tags and deeper levels raise an error with the line. PyYAML builds nodes, never objects.
+Every scalar is text, except ``true`` and ``false``. PyYAML builds nodes, never objects. Tags that are not
+YAML's own raise an error with the line, and so do too many or too deep values; an alias counts as its values.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import MissingExtraError, PureAgentLoopError
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.lazy import lazy_pattern
 
 Scalar: TypeAlias = "str | bool"
-Value: TypeAlias = "Scalar | list[Scalar] | dict[str, Scalar]"
+Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 
 MAX_CHARS = 100_000  # maximum characters of front matter
-_MAX_DEPTH = 3  # levels: the fields, a list in a field, and `key: value` as an item of the list
+_MAX_DEPTH = 30
+_MAX_VALUES = 10_000  # an alias counts as all that it stands for
+_MAX_FIELDS = 200  # of a text whose fields are read one by one
 _FENCE = lazy_pattern(r"---[ \t]*")
 _END = lazy_pattern(r"(---|\.\.\.)[ \t]*")
-_TRAILING = lazy_pattern(r"[ \t]+$", re.M)
-_COMMENT = lazy_pattern(r"(^|[ \t]+)#.*$", re.M)
+_COMMENT = lazy_pattern(r"(?<!\S)#.*$", re.M)
 # A field with a plain text, on one line or continued on indented lines; also a text like `[a] [b]`.
 _PLAIN_FIELD = lazy_pattern(
     r"^([A-Za-z_][\w.-]*[ \t]*:[ \t]+)(?![\"'|>&*!%@`{#]|\[(?!.*\](?:[ \t]+#.*)?$))(\S.*(?:\n[ \t]+\S.*)*)$",
     re.M,
 )
+_FIELD = lazy_pattern(r"^(?![\s#}\]]|- )((?:[^\n:]|:(?!\s))*):(?=\s)", re.M)
 _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": "", "~": ""}
 # Characters that YAML rejects or reads as line breaks are replaced during parsing.
 _EXCHANGED = (*range(9), 11, 12, *range(14, 32), *range(127, 160), 0x2028, 0x2029, 0xFFFE, 0xFFFF)
@@ -39,11 +43,26 @@ class FrontMatterError(PureAgentLoopError, ValueError):
     """Front matter that cannot be parsed. The message names the line."""
 
 
-def split_front_matter(text: str) -> tuple[dict[str, Value], str]:
+class FrontMatter(NamedTuple):
+    """Front matter of a document, and the rest of it.
+
+    Args:
+        fields: Values by name.
+        body: Text after the front matter.
+        left_out: Reasons why fields are missing.
+    """
+
+    fields: dict[str, Value]
+    body: str
+    left_out: list[str]
+
+
+def split_front_matter(text: str, needed: Collection[str] | None = None) -> FrontMatter:
     """Return the front-matter fields of a document, and its body.
 
     Args:
         text: The document; its first line must be ``---``.
+        needed: Names of fields that must be readable; others are left out if they are not. None for all.
 
     Raises:
         FrontMatterError: The front matter is missing or cannot be parsed.
@@ -55,26 +74,56 @@ def split_front_matter(text: str) -> tuple[dict[str, Value], str]:
     end = next((number for number, line in enumerate(lines[1:], 1) if _END.fullmatch(line)), None)
     if end is None:
         raise FrontMatterError("the front matter is not closed: a second line '---' is missing.")
-    return _fields("\n".join(lines[1:end])), "\n".join(lines[end + 1 :]).strip("\n")
+    head = "\n".join(line.expandtabs(1).rstrip(" ") for line in lines[1:end])  # PyYAML reads few tabs
+    fields, left_out = _fields(head, needed)
+    return FrontMatter(fields, "\n".join(lines[end + 1 :]).strip("\n"), left_out)
 
 
-def _fields(head: str) -> dict[str, Value]:
+def _fields(head: str, needed: Collection[str] | None) -> tuple[dict[str, Value], list[str]]:
     if len(head) > MAX_CHARS:
         raise FrontMatterError(f"the front matter is over {MAX_CHARS:,} characters long; shorten it.")
-    head = _TRAILING.sub("", head).translate(_STAND_INS) + "\n"
+    head = head.translate(_STAND_INS) + "\n"
+    starts = [0, *(field.start() for field in _FIELD.finditer(head) if field.start()), len(head)]
     try:
-        root = _compose(head)
+        return _read(head), []
+    except FrontMatterError:
+        if needed is None or len(starts) > _MAX_FIELDS:
+            raise
+    fields: dict[str, Value] = {}
+    left_out: list[str] = []
+    for start, end in itertools.pairwise(starts):  # one by one
+        field = _FIELD.match(head, start)
+        name = field[1].strip("\"' \t") if field else ""
+        try:
+            fields |= _read(head[start:end], head.count("\n", 0, start), fields)
+        except FrontMatterError as error:
+            if name in needed:
+                raise
+            left_out.append(str(error))
+    return fields, left_out
+
+
+def _read(head: str, above: int = 0, others: Collection[str] = ()) -> dict[str, Value]:
+    """Return the fields of a text.
+
+    Args:
+        above: Number of lines above the text.
+        others: Names of fields above the text.
+    """
+    try:
+        root = _compose(head, above)
     except FrontMatterError:  # many files hold texts that YAML requires in quotes, such as `Use when: ...`
-        root = _compose(_PLAIN_FIELD.sub(_quoted, head))
-    if root is None:
-        return {}
-    if root.id != "mapping" or root.flow_style or root.start_mark.column:
-        raise _error(root, "expected 'key: value'")
-    return {key: _value(node) for key, node in _entries(root).items()}
+        root = _compose(_PLAIN_FIELD.sub(_quoted, head), above)
+    fields = {} if root is None else _Values(above).value(root)
+    if not isinstance(fields, dict):
+        raise _error(root, above, "expected 'key: value'")
+    if twice := fields.keys() & others:
+        raise _error(root, above, f"{min(twice)!r} occurs twice")
+    return fields
 
 
-def _compose(head: str) -> Any:
-    """Return the root node of a text, or None; anchors, tags and depth are checked before nodes are built."""
+def _compose(head: str, above: int) -> Any:
+    """Return the root node of a text, or None; tags and depth are checked before nodes are built."""
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
@@ -82,16 +131,16 @@ def _compose(head: str) -> Any:
     depth = 0
     try:
         for event in yaml.parse(head, Loader=yaml.SafeLoader):
-            if getattr(event, "anchor", None) or getattr(event, "tag", None):
-                raise _error(event, "anchors, aliases and tags are not supported; quote the text")
+            if getattr(event, "tag", None) not in yaml.SafeLoader.yaml_constructors:
+                raise _error(event, above, "this tag is not supported; quote the text")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
-                raise _error(event, "unsupported indentation")
+                raise _error(event, above, f"over {_MAX_DEPTH} levels")
         return yaml.compose(head, Loader=yaml.SafeLoader)
     except FrontMatterError:
         raise
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: an invalid code in an escape
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 2
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # an escape may have an invalid code
+        line = getattr(getattr(error, "problem_mark", None), "line", 0) + above + 2
         what = getattr(error, "problem", None) or str(error)
         raise FrontMatterError(f"line {line}: {' '.join(what.split())}.") from error
 
@@ -101,41 +150,50 @@ def _quoted(field: re.Match[str]) -> str:
     return field[0] if text.lower() in _WORDS else "{}'{}'".format(field[1], text.replace("'", "''"))
 
 
-def _entries(mapping: Any) -> dict[str, Any]:
-    entries: dict[str, Any] = {}
-    for key, value in mapping.value:
-        if key.id != "scalar":
-            raise _error(key, "a key must be text")
-        name = str(key.value).translate(_RESTORED)
-        if name in entries:
-            raise _error(key, f"{name!r} occurs twice")
-        entries[name] = value
-    return entries
+class _Values:
+    """Converts nodes to values.
+
+    Args:
+        above: Number of lines above the text.
+    """
+
+    def __init__(self, above: int) -> None:
+        self._above, self._left, self._depth = above, _MAX_VALUES, 0
+
+    def value(self, node: Any) -> Value:
+        """Return the value of a node."""
+        self._left -= 1
+        if self._left < 0 or self._depth > _MAX_DEPTH:
+            raise _error(node, self._above, f"over {_MAX_VALUES:,} values or {_MAX_DEPTH} levels")
+        self._depth += 1
+        try:
+            if node.id == "sequence":
+                return [_one_line(item) or self.value(item) for item in node.value]
+            if node.id == "mapping":
+                return dict(self._entries(node))
+        finally:
+            self._depth -= 1
+        text = str(node.value).translate(_RESTORED)
+        return text if node.style else _WORDS.get(text.lower(), text)
+
+    def _entries(self, mapping: Any) -> Iterator[tuple[str, Value]]:
+        names: set[str] = set()
+        for key, value in mapping.value:
+            if key.id != "scalar":
+                raise _error(key, self._above, "a key must be text")
+            name = str(key.value).translate(_RESTORED)
+            if name in names:
+                raise _error(key, self._above, f"{name!r} occurs twice")
+            names.add(name)
+            yield name, self.value(value)
 
 
-def _value(node: Any) -> Value:
-    if node.id == "sequence":
-        return [_item(item) for item in node.value]
-    if node.id == "mapping" and node.flow_style:
-        raise _error(node, "{...} is not supported; write one 'key: value' a line")
-    if node.id == "mapping":
-        return {key: _scalar(value) for key, value in _entries(node).items()}
-    return _scalar(node)
+def _one_line(item: Any) -> str:
+    """Return the text of an item ``key: value`` on one line; empty for other items."""
+    source = item.start_mark.buffer[item.start_mark.pointer : item.end_mark.pointer].strip()
+    is_text = item.id == "mapping" and "\n" not in source and not source.startswith("{")
+    return str(source.translate(_RESTORED)) if is_text else ""
 
 
-def _item(node: Any) -> Scalar:
-    """Return an item of a list; ``key: value`` on one line is text."""
-    source = node.start_mark.buffer[node.start_mark.pointer : node.end_mark.pointer].strip()
-    is_text = node.id == "mapping" and "\n" not in source and not source.startswith("{")
-    return str(source.translate(_RESTORED)) if is_text else _scalar(node)
-
-
-def _scalar(node: Any) -> Scalar:
-    if node.id != "scalar":
-        raise _error(node, "unsupported indentation")
-    text = str(node.value).translate(_RESTORED)
-    return text if node.style else _WORDS.get(text.lower(), text)
-
-
-def _error(node: Any, what: str) -> FrontMatterError:
-    return FrontMatterError(f"line {node.start_mark.line + 2}: {what}.")
+def _error(node: Any, above: int, what: str) -> FrontMatterError:
+    return FrontMatterError(f"line {node.start_mark.line + above + 2}: {what}.")

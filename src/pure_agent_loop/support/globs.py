@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 
 MAX_TEXT = 1_000_000  # characters; a longer text takes too long to match
-_LITERAL = re.compile(r"[\[\]?]"), re.compile(r"[\[\]]")  # index 0: "?" is plain; index 1: "?" is a wildcard
+# Characters to escape: with "?" as a plain character, and with "?" as a wildcard.
+_LITERAL = re.compile(r"[\[\]?]"), re.compile(r"[\[\]]")
 Test = Callable[[str], bool]
 
 

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-_STEP = 0.9  # maximum factor that scales each side per attempt
-_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
+_STEP = 0.9  # each attempt scales both sides by at most this factor
+_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # JPEG markers that have no length field
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -58,7 +58,7 @@ def _jpeg(data: bytes) -> tuple[str, int, int]:
             height, width = struct.unpack_from(">HH", data, at + 3)
             size = (width, height)
         at += length
-        if marker == 0xDA:  # the image data begins here
+        if marker == 0xDA:  # this marker begins the image data
             break
     if data.rfind(b"\xff\xd9") < at:
         raise ValueError("cut off")

@@ -27,12 +27,13 @@ class Inflater:
 
     def __init__(self) -> None:
         self._stream: Any = None
-        self._left = b""  # compressed bytes for the next piece
-        self._is_full = False  # the last piece was cut at its limit
+        self._left = b""  # compressed bytes that are left for the next piece
+        self._is_full = False  # True if the last piece was cut at its limit
         self._has_part = self._is_over = False
 
     def feed(self, data: bytes, limit: int) -> bytes:
-        """Add bytes; return the next piece, of at most `limit` bytes. Call without bytes for what is left.
+        """Add bytes; return the next piece, of at most `limit` bytes. Call it without bytes to get the
+        remaining pieces.
 
         Returns:
             The piece; empty if it needs more bytes.
@@ -45,7 +46,8 @@ class Inflater:
             if self._stream is None:
                 if len(data) < len(_GZIP):
                     break
-                self._is_over = self._has_part and not data.startswith(_GZIP)  # padding after the end
+                # Other bytes after a gzip part are padding.
+                self._is_over = self._has_part and not data.startswith(_GZIP)
                 self._stream, self._has_part = zlib.decompressobj(_window(data)), True
                 continue
             piece = self._stream.decompress(data, limit)

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 _Word = TypeVar("_Word", bound=str)
 
 
-_FOLDERS = {"en": "english", "zh": "chinese"}  # modules in pure_agent_loop.prompts
+_FOLDERS = {"en": "english", "zh": "chinese"}  # packages in pure_agent_loop.prompts, by language
 _MESSAGES: ContextVar[Messages | None] = ContextVar("pure_agent_loop_messages", default=None)
 
 
@@ -75,7 +75,7 @@ class TranslatedText(str):
         return text
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)  # pickled as plain English text
+        return str, (str(self),)  # pickle as plain English text
 
     def translated(self, language: str) -> str:
         """Return the message in one of `LANGUAGES`."""
@@ -119,7 +119,8 @@ class use_messages:  # noqa: N801 - used as `with use_messages(...)`
         self._token = _MESSAGES.set(self._messages)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):  # an abandoned generator is closed in another context
+        # An abandoned generator is closed in another context, where the token is invalid.
+        with suppress(ValueError):
             _MESSAGES.reset(self._token)
 
 

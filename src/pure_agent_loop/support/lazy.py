@@ -59,7 +59,7 @@ class _Lazy:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(re.compile(*self._given), name)
-        setattr(self, name, value)  # so later lookups skip `__getattr__`
+        setattr(self, name, value)  # later lookups then skip `__getattr__`
         return value
 
 

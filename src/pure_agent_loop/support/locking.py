@@ -24,7 +24,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 if sys.platform == "win32":
     import msvcrt
 
-    _FAR = 1 << 30  # other processes cannot read a locked byte, so lock one past the content
+    # Offset of the locked byte: past the content, because other processes cannot read a locked byte.
+    _FAR = 1 << 30
 
     def try_lock(handle: int) -> bool:
         """Lock an open file for this process alone; return False if another process holds the lock."""
@@ -99,7 +100,7 @@ def is_still(handle: int, path: Path) -> bool:
 
 # -- session lock: one writer per session; the lock ends with its process and names its holder -----------
 # The operating system's lock on the file decides: it ends with the process, `kill -9` included. The content
-# of the lock file is only for people.
+# of the lock file only informs people.
 
 
 class SessionLock:
@@ -121,8 +122,8 @@ class SessionLock:
             return
         # The file is deleted while locked: another process that has opened it detects that the path has
         # changed.
-        with contextlib.suppress(OSError):  # Windows does not allow this; an old lock file is harmless
-            if is_still(handle, self._path):  # otherwise the file belongs to another process
+        with contextlib.suppress(OSError):  # Windows cannot delete an open file; an old lock file is harmless
+            if is_still(handle, self._path):  # otherwise the path now leads to another process's file
                 self._path.unlink()
         os.close(handle)
 

@@ -21,7 +21,7 @@ def positive(text: str) -> int:
 
 
 def number(fits: Callable[[float], bool], error: Callable[[str], str]) -> Callable[[str], float]:
-    """Return a type for options that accepts numbers for which `fits` is true.
+    """Return an ``argparse`` type that accepts numbers for which `fits` returns True.
 
     Args:
         error: Function that returns the error message for a rejected text.

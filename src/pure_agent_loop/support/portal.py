@@ -53,7 +53,8 @@ class Portal:
     def _serve(self) -> None:
         _THREAD.depth = self._depth
         while not self._ended:
-            with suppress(BaseException):  # SystemExit from a task goes to its caller; the loop continues
+            # A SystemExit in a task is raised in its caller, and the loop continues.
+            with suppress(BaseException):
                 self.loop.run_forever()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -64,7 +65,8 @@ class Portal:
         context = contextvars.copy_context()
         context.run(_DEPTH.set, self._depth)
         started: list[asyncio.Task[T]] = []
-        ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # not an Event: Ctrl-C could leave its lock held
+        # Not an Event, because Ctrl-C could leave an Event's lock held.
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
         def start() -> None:
             task = context.run(self.loop.create_task, coroutine)

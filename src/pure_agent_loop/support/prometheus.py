@@ -15,6 +15,11 @@ ALWAYS = {
     "pal_uptime_seconds": ("gauge", "Seconds since the start."),
     "pal_info": ("gauge", "The version."),
 }
+USAGE = {
+    "pal_tokens_total": ("counter", "Tokens used by ended runs, by agent."),
+    "pal_cost_total": ("counter", "Known cost of ended runs, by agent, in the currency of the prices."),
+    "pal_unpriced_runs_total": ("counter", "Ended runs whose cost is not known, by agent."),
+}
 
 
 class Meters:
@@ -32,6 +37,16 @@ class Meters:
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Increase a metric."""
         self._values[name][tuple(sorted(labels.items()))] += amount
+
+    def usage(self, agent: str, tokens: int, cost: float | None) -> None:
+        """Count the usage of a run that has ended.
+
+        Args:
+            cost: None if the price of a request is unknown.
+        """
+        self.count("pal_tokens_total", tokens, agent=agent)
+        self.count("pal_cost_total", cost or 0.0, agent=agent)
+        self.count("pal_unpriced_runs_total", bool(tokens) and cost is None, agent=agent)
 
     def lines(self, gauges: Mapping[str, Gauge]) -> list[str]:
         """Return the text of all metrics.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from markdown_it.renderer import RendererHTML
     from markdown_it.token import Token
 
-MAX_STYLED = 100_000  # characters; a parser takes seconds for a longer text
+MAX_STYLED = 100_000  # characters; parsing a longer text takes seconds
 MAX_DEPTH = 10  # maximum depth of quotes; deeper quotes become paragraphs
 _BACKTICKS = re.compile("`+")
 _RUN = re.compile(r"(?<!\\)(\\*)(`+)")
@@ -135,7 +135,7 @@ def _quote(lines: Sequence[str], at: int) -> tuple[list[str], int]:
 def _spans(text: str) -> Iterator[tuple[bool, str]]:
     """Yield the parts of a text: whether it is code, and the part."""
     runs = list(_RUN.finditer(text))
-    places: dict[int, list[int]] = {}  # runs of backticks by length, the first run last
+    places: dict[int, list[int]] = {}  # indexes of runs of backticks, by length; the first run is last
     for number in reversed(range(len(runs))):
         places.setdefault(len(runs[number][2]), []).append(number)
     number = end = 0
@@ -171,7 +171,8 @@ def _markdown(lines: Sequence[str], depth: int) -> list[str]:
 def _markdown_line(line: str, before: str) -> list[str]:
     if heading := _HEADING.fullmatch(line):
         return [f"{'#' * min(6, len(heading[1]) + 3)} {_markdown_inline(heading[2])}"]
-    if underline := _UNDERLINE.fullmatch(line):  # this line would turn the previous line into a heading
+    # Escape a line that would turn the previous line into a heading.
+    if underline := _UNDERLINE.fullmatch(line):
         return [f"\\{line.strip()}"] if underline[1][0] == "=" else [*([""] if before else []), line]
     return [_markdown_inline(line)]
 

@@ -21,7 +21,7 @@ def quoted_path(path: str) -> str:
 
 
 def unquoted_path(path: str) -> str:
-    """Return the path that a quoted one means; quotes may be around all of it, or around names in it."""
+    """Return the original of a quoted path; the quotes may enclose the whole path, or single names in it."""
     return _QUOTED.sub(lambda match: _plain(match[1]), path) if '"' in path else path
 
 

@@ -1,4 +1,4 @@
-"""Find the git folder of a working folder, and what is not plain in it.
+"""Find the git folder of a working folder, and entries in it that are unsafe for git.
 
 Git itself would read the settings of the repository.
 """
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_MAX_FILE, _MAX_PATH = 100_000, 10_000  # of a file that names a path: bytes, and characters that are searched
+# Limits for a file that contains a path: bytes read, characters searched.
+_MAX_FILE, _MAX_PATH = 100_000, 10_000
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -50,7 +51,7 @@ def path_in(file: Path, pattern: str = "(.+)") -> Path | None:
 
 
 def read_plain(file: str | Path, limit: int, *, links: bool = False) -> bytes:
-    """Read the first bytes of a regular file. Never wait, as opening a named pipe would.
+    """Read the first bytes of a regular file. The call does not block, as opening a named pipe would.
 
     Args:
         links: Follow a link in the last part of the path.
@@ -66,14 +67,14 @@ def read_plain(file: str | Path, limit: int, *, links: bool = False) -> bytes:
 
 
 def odd_entries(git: str, part: str = "") -> Iterator[str]:
-    """Yield the entries of a git folder, at any depth, that are neither plain folders nor files of one name.
+    """Yield the entries of a git folder, at any depth, except folders and files with a single hard link.
 
-    Git writes through links and waits for pipes. Objects may have several names: git never writes them again.
-    The owner of a folder gets the rights to read, write and enter it back; a folder that still cannot be read
-    is an odd entry.
+    Git would write through links and block on pipes. Objects may have several hard links, because git never
+    rewrites them. If the owner of a folder cannot read, write and enter it, these permissions are restored; a
+    folder that still cannot be read is yielded.
 
     Args:
-        part: A name in the git folder, to look at this alone.
+        part: Name of an entry of the git folder, to search only there.
     """
     top = f"{git}/{part}".rstrip("/")
     try:
@@ -94,7 +95,7 @@ def odd_entries(git: str, part: str = "") -> Iterator[str]:
                         pending.append(entry.path)
                     elif not entry.is_file(follow_symlinks=False) or (not may_share and _is_shared(entry)):
                         yield entry.path
-        except (FileNotFoundError, PermissionError):  # deleted meanwhile, or another user's
+        except (FileNotFoundError, PermissionError):  # deleted meanwhile, or owned by another user
             continue
         except OSError:
             if folder != top:
@@ -102,10 +103,10 @@ def odd_entries(git: str, part: str = "") -> Iterator[str]:
 
 
 def give_rights(folder: str, rights: int = 0o700) -> None:
-    """Give the owner of a folder the rights back that a command took.
+    """Restore the owner's permissions on a folder after a command removed them.
 
     Raises:
-        OSError: The folder is another user's.
+        OSError: The folder belongs to another user.
     """
     mode = os.lstat(folder).st_mode
     if mode & rights != rights:

@@ -1,4 +1,4 @@
-"""What a terminal shows at the end of all that a program has written to it."""
+"""Text that a terminal shows after a program has written its output."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 
 from pure_agent_loop.support.control import WRITTEN
 
-HEIGHT = 50  # rows that the cursor can return to
-WIDTH = 200  # columns that the cursor can move over in a shorter row
-MAX_ROW, MAX_REST = 10_000, 4_000  # characters of a row that can still change, and of an unfinished sequence
+HEIGHT = 50  # number of last rows that the cursor can return to
+WIDTH = 200  # columns that the cursor can reach beyond the end of a row
+# Maximum characters kept of a row that can change, and of an unfinished sequence.
+MAX_ROW, MAX_REST = 10_000, 4_000
 _BEGIN = "\x1b\x90\x98\x9b\x9d\x9e\x9f"
 _CONTROL = re.compile(f"[\a\b\r{_BEGIN}]")
 _TOKEN = re.compile(rf"[^\a\b\r\n{_BEGIN}]+|\r?\n|[\a\b\r]|{WRITTEN.pattern}")
@@ -18,7 +19,7 @@ _WIDE = re.compile(
     "[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
     "\U0001f300-\U0001faff\U00020000-\U0003fffd]"
 )
-_SECOND = "\ud800"  # the second column of a wide character; decoded text never has it
+_SECOND = "\ud800"  # marks the second column of a wide character; never occurs in decoded text
 
 
 class WrittenScreen:
@@ -59,7 +60,7 @@ class WrittenScreen:
         return "\n".join(map("".join, self._rows)).replace(_SECOND, "")
 
     def _append(self, text: str) -> str:
-        """Write text without control characters at the end; return the rows out of reach."""
+        """Append text without control characters; return the rows that scrolled out of reach."""
         below = len(self._rows) - self._row
         whole = "\n".join(map("".join, self._rows)) + _WIDE.sub(rf"\g<0>{_SECOND}", text)
         lines = whole.rsplit("\n", HEIGHT)
@@ -120,6 +121,6 @@ class WrittenScreen:
 
 
 def written_text(text: str) -> str:
-    """Return what a terminal shows of a text at the end."""
+    """Return the text that a terminal shows after the whole output."""
     screen = WrittenScreen()
     return screen.feed(text) + screen.close()

@@ -37,7 +37,7 @@ _WORD = re.compile(
 )
 _PLAIN = re.compile(rf"[^\s{_WIDE}{_OPENING}{_CLOSING}]*")
 _ENDS = re.compile(rf"[{_CLOSING}]+")
-_STOPS = re.compile(r"[,.;:!?)}%\]]+")  # may follow a Chinese character
+_STOPS = re.compile(r"[,.;:!?)}%\]]+")  # punctuation that stays with the preceding Chinese character
 DEEPER = 4  # columns
 _SECOND_COLUMN = re.compile(r"\S {2,}(?=\S)")
 
@@ -71,7 +71,7 @@ def width_of(text: str) -> int:
         text = _COLOUR.sub("", text)
     if text.isascii():
         return len(text)
-    import unicodedata  # ASCII text does not need this
+    import unicodedata  # imported here, because ASCII text does not need it
 
     return sum(
         0
@@ -207,7 +207,7 @@ def columns_of(stream: TextIO | None) -> int | None:
     """Return the columns of a terminal; None if `stream` is not a terminal."""
     if not is_terminal(stream):
         return None
-    import shutil  # only at a terminal
+    import shutil  # imported here, because only a terminal needs it
 
     return shutil.get_terminal_size((80, 24)).columns
 

@@ -10,18 +10,20 @@ import json
 import linecache
 import math
 from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
 from typing import Any, TypeVar
 
 from pure_agent_loop.support.language import message_in, model_text
 
 C = TypeVar("C")
 MAX_ERROR_CHARS, MAX_PROGRAM_CHARS = 6_000, 2_000
-MAX_GROUPED, MAX_REASONS = 10, 30  # limits per exception group and per error
+MAX_GROUPED, MAX_REASONS = 10, 30  # maximum errors of an exception group, and maximum causes of an error
 _YES, _NO = ("y", "yes", "是"), ("n", "no", "否")
 MAX_DEPTH = 100
 _SMALL = 1 << 63
 MAX_BITS = 14_000  # Python does not convert longer integers to decimal text (4300 digits)
-FAILURE_LOGS: list[Callable[[str, BaseException], None]] = []  # `failures.log_failure` imports this module
+# List with `failures.log_failure`, which cannot be imported here: it imports this module.
+FAILURE_LOGS: list[Callable[[str, BaseException], None]] = []
 
 
 def clean_text(text: str) -> str:
@@ -53,6 +55,15 @@ def shorten(text: str, limit: int) -> str:
     return (
         f"{text[:head]}\n{model_text('characters_left_out', count=len(text) - head - tail)}\n{text[-tail:]}"
     )
+
+
+def parsed_object(text: str | bytes) -> dict[str, Any] | None:
+    """Return the object that a JSON text contains, or None if it contains none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def to_jsonable(value: Any) -> Any:
@@ -98,7 +109,7 @@ def _container(value: Any, inside: tuple[int, ...]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name), inside) for f in dataclasses.fields(value)}
     if hasattr(type(value), "tolist") and hasattr(type(value), "dtype"):
-        return _plain(value.tolist(), inside)  # numpy scalars and similar
+        return _plain(value.tolist(), inside)  # numpy scalars and similar objects
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return _plain(dump(), inside)
@@ -121,7 +132,7 @@ def nearest(name: str, words: Iterable[str]) -> str:
     near = difflib.get_close_matches(name.lower(), sorted(words), n=3, cutoff=0.6)
     near.sort(
         key=lambda word: sorted(word) != sorted(name.lower())
-    )  # swapped letters: `modle` means `model`, not `mode`
+    )  # words with the same letters come first: `modle` means `model`, not `mode`
     return near[0] if near else ""
 
 
@@ -183,7 +194,7 @@ def _error_words(error: BaseException, seen: set[int]) -> str:
     words = [text] if text.strip() else []
     if any(base.__module__.partition(".")[0] == "pure_agent_loop" for base in type(error).__mro__):
         return "\n".join([*(words or [_place(error)]), *map(_str, getattr(error, "__notes__", ()))])
-    for name in ("stderr", "output"):  # output of a program
+    for name in ("stderr", "output"):  # errors of a failed program hold its output
         detail = getattr(error, name, None)
         detail = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else detail
         if isinstance(detail, str) and detail.strip():
@@ -197,7 +208,8 @@ def _error_words(error: BaseException, seen: set[int]) -> str:
     for reason in inner:
         if isinstance(reason, BaseException) and id(reason) not in seen and len(seen) < MAX_REASONS:
             own, detail = _str(reason), _error_words(reason, seen)
-            if own and any(own in word for word in words):  # the grouped errors have more details
+            # This text is already shown, so only its details are added.
+            if own and any(own in word for word in words):
                 words += filter(None, [detail.removeprefix(own).strip()])
             else:
                 detail = f"{type(reason).__name__}: {detail}"
@@ -212,11 +224,17 @@ def _because(reason: str, text: str) -> str:
     return model_text("because", reason=reason)
 
 
-def _place(error: BaseException) -> str:
-    """Return where an error without a message was raised."""
+def raised_at(error: BaseException) -> TracebackType | None:
+    """Return the traceback entry where an error was raised; None if it never was."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
+    return trace
+
+
+def _place(error: BaseException) -> str:
+    """Return the place where an error without a message was raised."""
+    trace = raised_at(error)
     if trace is None:
         return model_text("no_message")
     code = trace.tb_frame.f_code
@@ -229,7 +247,8 @@ def _str(value: Any) -> str:
     try:
         return clean_text(str(value))
     except BaseException as error:  # noqa: BLE001 - a user's __str__ may raise anything, SystemExit too
-        if not isinstance(value, BaseException):  # otherwise the logger would call `__str__` again
+        # Not for an error, whose `__str__` the logger would call again.
+        if not isinstance(value, BaseException):
             for log in FAILURE_LOGS:
                 log(f"The text form of {type(value).__name__}", error)
         return f"<{type(value).__name__}: its text form failed with {type(error).__name__}>"

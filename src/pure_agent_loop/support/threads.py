@@ -55,9 +55,9 @@ class _Workers:
                     if jobs in self._idle:
                         self._idle.remove(jobs)
                         return
-                continue  # a job was queued just now
+                continue  # the timeout expired just as a job was queued
             _deliver(job, _outcome(job))
-            del job  # an idle thread must not keep the arguments of its last call alive
+            del job  # an idle thread must not keep the arguments of the last call alive
             with self._lock:
                 self._idle.append(jobs)
 

@@ -12,7 +12,7 @@ _SIMPLE = {str, int, float, bool, types.NoneType}
 
 
 def mistyped(value: Any, hint: Any, where: str = "it") -> str:
-    """Return where a value does not match its annotation, as part of a sentence; empty if it matches.
+    """Describe where a value does not match its annotation, as part of a sentence; empty if it matches.
 
     Args:
         value: Any value. Dataclasses and named tuples are checked by field.

@@ -19,7 +19,7 @@ KNOWN = (
     *("PAL_API_KEY", "PAL_BASE_URL", "PAL_MODEL"),
     *(DATABASE_VARIABLE, "PAL_DEBUG", "PAL_NO_BROWSER", "PAL_SERVER_TOKEN"),
 )
-_NOTICED: set[str] = set()  # former names that were logged: one notice per name and process
+_NOTICED: set[str] = set()  # former names already logged by this process, each once
 
 
 def variable(name: str, environ: Mapping[str, str] | None = None) -> str:

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, stream_of
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.support.checks import require_value
 
 ChaosKind = Literal[
     "connection", "overloaded", "rate_limit", "timeout", "incomplete", "empty", "reset", "cut"
@@ -37,7 +38,7 @@ class _Question:
 
     dice: random.Random
     in_a_row: int = 0
-    kept: list[Delta] | None = field(default=None)  # a truncated answer; the retry gets the whole answer
+    kept: list[Delta] | None = field(default=None)  # whole answer after a truncated one, for the retry
 
 
 class ChaosLLM(BaseLLMClient):
@@ -75,11 +76,9 @@ class ChaosLLM(BaseLLMClient):
         kinds: Sequence[ChaosKind] = CHAOS_KINDS,
         max_in_a_row: int | None = 2,
     ) -> None:
-        if not 0 <= rate <= 1:
-            raise ConfigError(f"rate={rate!r} must be a number from 0 to 1.")
+        require_value(0 <= rate <= 1, "rate", rate, "a number from 0 to 1")
         unknown = [kind for kind in kinds if kind not in CHAOS_KINDS]
-        if unknown or not kinds:
-            raise ConfigError(f"kinds={kinds!r} must be some of: {', '.join(CHAOS_KINDS)}.")
+        require_value(kinds and not unknown, "kinds", kinds, f"some of: {', '.join(CHAOS_KINDS)}")
         self.inner = inner
         self.faults: list[ChaosKind] = []
         self._seed, self._rate, self._kinds, self._most = seed, rate, tuple(kinds), max_in_a_row

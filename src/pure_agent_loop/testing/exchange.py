@@ -44,14 +44,14 @@ class Exchange:
         self.request = request
         self.streamed = request.streamed
         self.writing = writing
-        self.mid_answer = False  # the answer has begun: faults from now on happen in the middle
+        self.mid_answer = False  # True once the answer has begun: later faults happen in the middle
         self.keep_alive = request.headers.get("connection", "").lower() != "close"
         self._reader = reader
         self._writer = writer
         self._sizes: Iterator[int] | None = itertools.cycle(rechunk) if rechunk else None
         self._size = next(self._sizes) if self._sizes else 0
         self._buffer = b""
-        self.begun = False  # the headers are sent
+        self.begun = False  # True once the headers are sent
         self._spilled = False
 
     async def respond(
@@ -138,7 +138,7 @@ class Exchange:
         """Close the connection with a TCP reset."""
         await self.hang_up()
         sock: socket.socket = self._writer.get_extra_info("socket")
-        with contextlib.suppress(OSError):  # the client closed it first
+        with contextlib.suppress(OSError):  # the client may have closed the connection first
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT_ON_CLOSE)
 
     async def hold(self, gate: Gate) -> None:

@@ -48,7 +48,7 @@ class Signal:
             self._event.set()
             waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
-            with suppress(RuntimeError):  # the loop is closed and has no waiters
+            with suppress(RuntimeError):  # a closed event loop has no waiters
                 loop.call_soon_threadsafe(_wake, waiter)
 
     def wait(self, timeout: float | None = PATIENCE) -> None:

@@ -7,7 +7,7 @@
 4.  Calls have a string id that is neither empty nor used before, the type ``function``, a name of
     letters, digits, ``_`` and ``-``, and the text of a JSON object as arguments, without NaN,
     infinities or a key given twice.
-5.  The results directly follow the message with the calls: one per call, in the same order, and no others.
+5.  The results directly follow the message with the calls: exactly one per call, in the same order.
 6.  No text has a lone surrogate, and no number is NaN or infinite.
 """
 

@@ -15,7 +15,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.testing.gate import Gate, ScriptError
 from pure_agent_loop.testing.plan import Plan, plan_item
 from pure_agent_loop.testing.player import Player
-from pure_agent_loop.testing.script import DEFAULT_USAGE, Item
+from pure_agent_loop.testing.script import DEFAULT_USAGE
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -64,7 +64,7 @@ class ScriptedLLM(BaseLLMClient):
 
     def __init__(
         self,
-        script: Iterable[Item] | Callable[..., Any],
+        script: Iterable[object] | Callable[..., Any],
         *,
         strict: bool = True,
         usage: TokenUsage | None = DEFAULT_USAGE,

@@ -9,7 +9,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.testing.gate import ScriptError
-from pure_agent_loop.testing.script import Fault, Item, Stream, check_item
+from pure_agent_loop.testing.script import Fault, Stream, check_item
 
 
 class Player:
@@ -20,7 +20,7 @@ class Player:
         strict: True to fail if the script runs out or items are left. If False, the last item repeats.
     """
 
-    def __init__(self, script: Iterable[Item] | Callable[..., Any], *, strict: bool, faults: bool) -> None:
+    def __init__(self, script: Iterable[object] | Callable[..., Any], *, strict: bool, faults: bool) -> None:
         if isinstance(script, str):
             raise ConfigError(f"script={script!r:.60} must be a list of items; write [{script!r:.60}].")
         self._always = script if callable(script) else None

@@ -21,4 +21,5 @@ class AsItIs(ServerFault):
 
     async def play(self, out: Exchange) -> bool:
         """Send the body and end the answer."""
-        return await self._item.play(cast("Any", out))  # the kit's answers have the same methods
+        # `Exchange` of the conformance kit has the same methods.
+        return await self._item.play(cast("Any", out))

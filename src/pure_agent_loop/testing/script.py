@@ -1,4 +1,4 @@
-"""Script items: what a scripted model or server answers to one request.
+"""Script items: the answers of a scripted model or server, one for each request.
 
 An item is one of:
 

@@ -25,17 +25,17 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
-from pure_agent_loop.sessions.store import SessionStore
+from pure_agent_loop.sessions.store import SessionStore, append_all
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.testing.gate import ScriptError
 
 MakeStore = Callable[[Path], SessionStore]
 
 _ODD_DATA: dict[str, Any] = {
-    "ends of lines": "\n \r \u2028 \u2029 \u0085 \x0b \x0c \x1c",
+    "line separators": "\n \r \u2028 \u2029 \u0085 \x0b \x0c \x1c",
     "nothing": "\0\0",
     "half a character": "\ud800 and \udfff",
-    "a whole one in halves": "\ud83d\ude00",
+    "a split surrogate pair": "\ud83d\ude00",
     "far": "𝔘🙂",
     "like a record": '{"id":"00000001","parent":null,"time":1,"type":"x","data":{}}\n',
     "nested": {"id": "00000001", "parent": None, "time": 1, "type": "x", "data": {"crc": "00000000"}},
@@ -115,6 +115,15 @@ def _records_come_back(make: MakeStore, folder: Path) -> None:
     _need([record.parent for record in written] == parents, "each record must follow the one before")
     _need([record.id for record in written] == sorted({record.id for record in written}), "ids must sort")
     _need_records(store, "s", written)
+    _need_records(make(folder), "s", written)
+
+
+def _several_at_once(make: MakeStore, folder: Path) -> None:
+    """A run writes several records at once, in one commit if the log can."""
+    store = make(folder)
+    with store.open("s") as log:
+        written = append_all(log, [("user", {"n": number}) for number in range(3)], durable=True)
+        written += append_all(log, [("user", {"n": number}) for number in range(2)], durable=False)
     _need_records(make(folder), "s", written)
 
 
@@ -221,7 +230,7 @@ def _what_is_missing_is_said(make: MakeStore, folder: Path) -> None:
         _need_error(SessionNotFoundError, "read", lambda: store.read("s"))
         _need_error(SessionNotFoundError, "delete", lambda: store.delete("s"))
         _need(not store.list(), "list() returned a missing session")
-        store.open("other").close()  # check again, now that the store has a session
+        store.open("other").close()  # check again with a session in the store
         store.delete("other")
 
 
@@ -252,7 +261,9 @@ def _the_list_tells(make: MakeStore, folder: Path) -> None:
         info = infos[session_id]
         _need(info.created == records[0].time, "created must be the time of the first record")
         _need(info.updated == records[-1].time, "updated must be the time of the last record")
-    _need(infos["a"].size_bytes > 100_000 > infos["b"].size_bytes > 0, "size_bytes must be realistic")
+    sizes = infos["a"].size_bytes, infos["b"].size_bytes
+    wanted = "size_bytes must be the size of the records, uncompressed: over 100,000 for 'a', less for 'b'"
+    _need(sizes[0] > 100_000 > sizes[1] > 0, f"{wanted}; they are {sizes[0]:,} and {sizes[1]:,}")
     order = [info.updated for info in store.list()]
     _need(order == sorted(order, reverse=True), "the session used last must come first")
 
@@ -276,6 +287,7 @@ def _threads_may_write(make: MakeStore, folder: Path) -> None:
 
 _RULES: dict[str, Callable[[MakeStore, Path], None]] = {
     "records come back": _records_come_back,
+    "several at once": _several_at_once,
     "odd data survives": _odd_data_survives,
     "opening again goes on": _opening_again_goes_on,
     "parents make a tree": _parents_make_a_tree,

@@ -30,7 +30,7 @@ class WorkspaceError(PureAgentLoopError):
 
 
 def shown(path: str) -> str:
-    """Return a path in quotes, shortened if long; an odd one as listings quote it."""
+    """Return a path in quotes, shortened if long; special characters are escaped as in listings."""
     quoted = quoted_path(unquoted_path(path))
     path = quoted if len(quoted) <= SHOWN_PATH_CHARS else quoted[:SHOWN_PATH_CHARS] + "..."
     return path if quoted.startswith('"') else repr(path)

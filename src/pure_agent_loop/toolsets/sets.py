@@ -1,4 +1,4 @@
-"""Derive toolsets from others. Each function takes a `Toolset`, or a list of tools and toolsets.
+"""Derive toolsets from other toolsets. Each function takes a `Toolset`, or a list of tools and toolsets.
 
 A tool without a function is bound to its set before any other change, so that a renamed or guarded tool
 still reaches its set.
@@ -54,7 +54,7 @@ class Derived:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Do nothing: the run that entered the sources exits them."""
+        """Do nothing, because the run that entered the sources also exits them."""
 
     async def list(self, context: StepContext) -> Sequence[Tool]:
         """Return the changed tools of the sources."""

@@ -105,6 +105,13 @@ def test_a_run_that_a_dead_worker_submitted_counts_with_its_own_prompt(desk, tmp
     assert desk.clients[1].handle(run_id).info().task == "put 1"
 
 
+def test_firings_that_end_without_a_run_make_way_for_the_next_in_the_same_look(desk, tmp_path):
+    desk.add(prompt="", prompt_file=str(tmp_path / "absent.md"), missed="all", overlap="queue")
+    desk.time += 900
+    desk.first.look()
+    assert desk.states() == [(300, "empty"), (600, "empty"), (900, "empty")]
+
+
 @pytest.mark.parametrize("missed", ["skip", "once"])
 def test_delayed_worker_records_skipped_firings(desk, caplog, missed):
     desk.add(every=2, overlap="queue", missed=missed)

@@ -63,7 +63,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("level", [None, "off", "high"])
+@pytest.mark.parametrize("level", [None, "none", "high"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_agent_with_tools_is_refused_by_no_vendor(dialect, level, stream):
     with ChatServer([item for question in QUESTIONS for item in question], dialect) as server:

@@ -527,7 +527,7 @@ def test_credentials_of_the_environment_go_to_the_cloud_only(url, cloud, monkeyp
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "secret-key")
     kind = {"bedrock": BedrockClient, "vertex": VertexClient}[cloud]
     with pytest.raises(ConfigError, match="No credentials"):
-        kind(MODELS[cloud], base_url=url, region="us-east-1")
+        kind(MODELS[cloud], base_url=url, region="us-east-1").prepare()
     monkeypatch.setenv(kind.url_variable, url)
     assert kind(MODELS[cloud], region="us-east-1").base_url == url
     assert kind(MODELS[cloud], base_url=url, region="us-east-1").has_key  # the variable names it

@@ -216,12 +216,12 @@ def test_a_typed_answer_is_constrained():
         ("gemini-2.5-pro", None, {"response_format": {"type": "json_object"}}, "response_format: gemini-2.5"),
         ("gemini-3-pro", None, {"tool_choice": {"type": "allowed_tools"}}, "tool_choice="),
         ("gemini-3-pro", "medium", {}, "Use one of: low, high"),
-        ("gemini-3.1-pro", "off", {}, "always thinks"),
-        ("gemini-3.8-flash", "off", {}, "always thinks"),
+        ("gemini-3.1-pro", "none", {}, "always thinks"),
+        ("gemini-3.8-flash", "none", {}, "always thinks"),
         ("gemini-3.8-flash", None, {"reasoning_effort": "minimal"}, "Use one of: low, medium, high"),
-        ("gemini-flash-latest", "off", {}, "always thinks"),
-        ("gemini-3-pro", "off", {}, "always thinks"),
-        ("gemini-2.5-pro", "off", {}, "always thinks"),
+        ("gemini-flash-latest", "none", {}, "always thinks"),
+        ("gemini-3-pro", "none", {}, "always thinks"),
+        ("gemini-2.5-pro", "none", {}, "always thinks"),
         ("gemini-2.0-flash", "low", {}, "cannot think"),
         ("gemini-2.5-flash", None, {"reasoning_effort": "xhigh"}, "xhigh"),
     ],
@@ -235,16 +235,16 @@ def test_rejected_option_of_a_model_fails_before_a_request(model, level, options
     ("model", "level", "expected"),
     [
         ("gemini-3-pro-preview", "high", {"includeThoughts": True, "thinkingLevel": "HIGH"}),
-        ("gemini-3.5-flash", "off", {"thinkingLevel": "MINIMAL"}),
-        ("gemini-3.1-flash-lite", "off", {"thinkingLevel": "MINIMAL"}),
-        ("gemini-flash-lite-latest", "off", {"thinkingLevel": "MINIMAL"}),
+        ("gemini-3.5-flash", "none", {"thinkingLevel": "MINIMAL"}),
+        ("gemini-3.1-flash-lite", "none", {"thinkingLevel": "MINIMAL"}),
+        ("gemini-flash-lite-latest", "none", {"thinkingLevel": "MINIMAL"}),
         ("gemini-3.1-pro-preview", "medium", {"includeThoughts": True, "thinkingLevel": "MEDIUM"}),
         ("gemini-3.8-flash", "low", {"includeThoughts": True, "thinkingLevel": "LOW"}),
         ("gemini-flash-latest", "low", {"includeThoughts": True, "thinkingLevel": "LOW"}),
-        ("gemini-2.5-flash", "off", {"thinkingBudget": 0}),
+        ("gemini-2.5-flash", "none", {"thinkingBudget": 0}),
         ("gemini-2.5-flash", "low", {"includeThoughts": True, "thinkingBudget": 1_024}),
         ("gemini-2.5-pro", None, {"includeThoughts": True}),
-        ("gemini-2.0-flash", "off", None),
+        ("gemini-2.0-flash", "none", None),
         ("gemini-2.5-flash-image", None, None),
         ("gemma-4-27b", None, None),
     ],
@@ -659,7 +659,7 @@ def test_the_environments_key_goes_to_google_only(monkeypatch):
     for host in ("https://other.example", "https://googleapis.com.example"):
         assert not GeminiClient("gemini-3-pro", base_url=host, prepared=False).has_key
     with pytest.raises(ConfigError, match="GEMINI_API_KEY"):
-        GeminiClient("gemini-3-pro", base_url="https://other.example")
+        GeminiClient("gemini-3-pro", base_url="https://other.example").prepare()
     monkeypatch.setenv("GEMINI_BASE_URL", "https://gateway.example")
     assert GeminiClient("gemini-3-pro", prepared=False).has_key
 

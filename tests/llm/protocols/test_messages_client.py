@@ -523,7 +523,7 @@ def test_the_environments_key_goes_to_anthropic_only(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     assert AnthropicClient("claude-opus-4-6", prepared=False).has_key
     with pytest.raises(ConfigError, match=r"https://other\.example"):
-        AnthropicClient("claude-opus-4-6", base_url="https://other.example")
+        AnthropicClient("claude-opus-4-6", base_url="https://other.example").prepare()
     for host in ("https://anthropic.com.other.example", "https://notanthropic.com"):
         assert not AnthropicClient("claude-opus-4-6", base_url=host, prepared=False).has_key
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway.example")

@@ -207,9 +207,9 @@ def test_defaults_are_dropped_where_the_protocol_has_none():
         ("claude-opus-4-6", None, {"seed": 3}, "seed has no counterpart"),
         ("claude-opus-4-7", None, {"temperature": 0.1}, "temperature=0.1: Claude Opus 4.7"),
         ("claude-sonnet-5-5", None, {"tool_choice": "required"}, "tool_choice='required': Claude Sonnet 5.5"),
-        ("claude-haiku-4-5", "high", {"tool_choice": "required"}, "thinking_level='off'"),
+        ("claude-haiku-4-5", "high", {"tool_choice": "required"}, "thinking_level='none'"),
         ("claude-haiku-4-5", "high", {"max_tokens": 2000}, "max_tokens=2000 must exceed"),
-        ("claude-opus-5-5", "off", {}, "always thinks"),
+        ("claude-opus-5-5", "none", {}, "always thinks"),
         ("claude-3-haiku-20240307", "low", {}, "cannot think"),
         (
             "claude-3-7-sonnet",
@@ -232,7 +232,7 @@ def test_rejected_option_of_a_model_fails_before_a_request(model, level, options
 def test_sampling_with_thinking_is_sent_where_accepted():
     written = body([user("q")], None, {"temperature": 1, "top_p": 0.95}, level="low")
     assert (written["temperature"], written["top_p"]) == (1, 0.95)
-    assert body([user("q")], None, {"temperature": 0.5}, level="off")["temperature"] == 0.5
+    assert body([user("q")], None, {"temperature": 0.5}, level="none")["temperature"] == 0.5
 
 
 def test_a_forced_call_by_default_is_dropped_where_it_is_rejected():
@@ -262,7 +262,7 @@ MODELS = (
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("level", [None, "off", "low", "medium", "high"])
+@pytest.mark.parametrize("level", [None, "none", "low", "medium", "high"])
 def test_every_level_of_every_family_is_accepted_or_refused(model, level):
     family = family_for(model)
     try:

@@ -231,7 +231,7 @@ def test_random_refusals_end_no_run(seed):
     got: list[Any] = []
     with Refusing(kind, rules, play(draw.randint(1, 7))) as server:
         level = draw.choice([None, "low", "high"])
-        level = level or ("off" if kind == "chat" else None)
+        level = level or ("none" if kind == "chat" else None)
         client = server.client(draw.choice(MODELS[kind]), thinking_level=level)
         agent, end, _ = talk(client, got)
         again = agent.run("again", messages=history())

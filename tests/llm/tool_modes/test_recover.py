@@ -70,7 +70,42 @@ ONE_CALL = {
     "Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
     '<|tool_call_argument_begin|>{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>',
 }
+ACTION = 'Action: get_weather\nAction Input: {"city": "Oslo"}'
+ONE_CALL |= {
+    "ReAct": ACTION,
+    "ReAct, bold": '**Action:** get_weather\n\n**Action Input:** {"city": "Oslo"}\n',
+    "ReAct, Chinese": '行动：get_weather\n行动输入：{"city": "Oslo"}',
+    "ReAct, fenced": 'Action: get_weather\nAction Input:\n```json\n{"city": "Oslo"}\n```',
+    "ReAct, a line": "Action: get_weather\nAction Input: Oslo",
+    "ReAct, with a result made up": f"{ACTION}\nObservation: rain\nFinal Answer: It rains.",
+    "ReAct in Python": "Act: get_weather(city='Oslo')",
+    "ReAct in Python, with a result made up": 'Act: get_weather("Oslo")\nObserve: rain',
+    "Python": 'get_weather(city="Oslo")\n',
+    "Python in lines": 'get_weather(\n    city="Oslo",\n)',
+    "Python with JSON": 'get_weather({"city": "Oslo"})',
+}
+LINE = 'get_weather(city="Oslo")'
 NO_CALL = {
+    "a ReAct example": f"Write\n{ACTION}\nto get the weather.",
+    "a Python example": f"Write\n{LINE}\nto get the weather.",
+    "Python in a line": f"Write {LINE}",
+    "Python before words": f"{LINE} gets the weather.",
+    "Python before a remark": f"{LINE}\nObservation: it needs a city.",
+    "quoted Python": f"`{LINE}`",
+    "a quotation": f"She wrote:\n> Act: {LINE}",
+    "an indented block": f"It is written so:\n\n    {LINE}\n",
+    "a list of Python": f"- {LINE}",
+    "Python in a code block": f"```\n{LINE}\n```",
+    "ReAct in a code block": f"```\n{ACTION}\n```",
+    "an action of an unknown tool": "Action: rm\nAction Input: {}",
+    "an action without a tool": "Action: none\nFinal Answer: 7",
+    "an action without an input": "Action: now",
+    "Python of an unknown tool": "Act: rm(x=1)",
+    "Python arguments that do not fit": 'get_weather(town="Oslo")',
+    "Python variables": "get_weather(city=Oslo)",
+    "an argument too many": 'get_weather("Oslo", 1, 2)',
+    "an open bracket of a tool": "get_weather(don't know",
+    "words like a marker": "Actions speak\nlouder than words; now\n",
     "an example in the middle": f"Write\n```json\n{CALL}\n```\nto get the weather.",
     "a bare example in the middle": f"Write\n{CALL}\nto get the weather.",
     "in the middle of a line": f"Write {CALL}",
@@ -130,6 +165,8 @@ def test_everything_else_stays_text(text):
         f"<tool_call>{CALL}</tool_call>\n<tool_call>{NOW}</tool_call>",
         f"<tool_calls>[{CALL}, {NOW}]</tool_calls>",
         f"{CALL}\n{NOW}",
+        f"{ACTION}\n\nAction: now\nAction Input: {{}}",
+        f"{LINE}\nnow()",
         f"{CALL};{NOW}",
         f"[{CALL}, {NOW}]",
         f"```json\n{CALL}\n```\n\n```json\n{NOW}\n```",
@@ -180,6 +217,12 @@ def test_thinking_without_its_opening_tag_holds_no_calls():
         ("Look:\n<", "<"),
         ("Look: <tool", "<tool"),
         ("Look:\n{", "{"),
+        ("Look:\nAct", "Act"),
+        ("Look:\nActs", ""),
+        ("Look:\n**Action", "**Action"),
+        ("Look:\nget_we", "get_we"),
+        ("Look:\nget_weather(city='O", "get_weather(city='O"),
+        ("Look:\nget_weather is", ""),
         ('Look:\n{"na', '{"na'),
         ('Look:\n{"name": "get', '{"name": "get'),
         ('Look:\n{"name": "got', ""),
@@ -200,8 +243,21 @@ def test_text_is_held_back_only_while_it_can_become_a_call(text, held):
 
 SIGNS = [*"a<{[`}],;>\n", " ", "\n\n", "```", "```json\n", '"name"', ": ", '"x"', '{"name": "']
 TAGS = ["<tool_call>", "</tool_call>", "<function=", "</function>", "[TOOL_CALLS]", "[ARGS]", "</think>"]
+LINES = [
+    "Act",
+    "Action: ",
+    "Action: now",
+    "\nAction Input: ",
+    LINE,
+    ACTION,
+    "now(",
+    ")",
+    "'",
+    "Observation: ",
+    "*",
+]
 OTHERS = ["<parameter=city>", "</parameter>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<arg_key>", "now"]
-PIECES = st.sampled_from([*SIGNS, *TAGS, *OTHERS, "function", CALL, NOW, XML, *ONE_CALL.values()])
+PIECES = st.sampled_from([*SIGNS, *TAGS, *LINES, *OTHERS, "function", CALL, NOW, XML, *ONE_CALL.values()])
 
 
 @settings(max_examples=300, deadline=None)

@@ -61,7 +61,7 @@ BAD = [
 ]
 
 
-def test_each_name_has_a_session_of_its_own(new_store):
+def test_each_name_has_its_own_session(new_store):
     store = new_store()
     for name in [*NAMES, *OLD]:
         agent = Agent(

@@ -15,7 +15,6 @@ import psycopg
 import pytest
 from tests.helpers import check_result
 from tests.sessions.cuts import Whole, check_cut
-from tests.sessions.work import UNKNOWN
 
 import pure_agent_loop
 from pure_agent_loop import Agent, ConfigError, tool
@@ -23,6 +22,7 @@ from pure_agent_loop.errors import SessionLockedError, SessionReadError, Session
 from pure_agent_loop.sessions import JsonlStore, PostgresStore
 from pure_agent_loop.sessions.stores.postgres import PostgresLog
 from pure_agent_loop.testing import STORE_RULES, ScriptedLLM, call, check_store
+from pure_agent_loop.testing.killed_work import UNKNOWN
 
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("PAL_POSTGRES_KILLS", "25"))
@@ -112,7 +112,7 @@ def test_of_two_that_open_at_once_exactly_one_wins(url):
             won[0].append("user", {})
 
 
-def test_a_takeover_takes_it_also_from_one_who_lives(url):
+def test_takeover_takes_a_session_from_a_live_holder(url):
     with PostgresStore(url, owner="first") as old, PostgresStore(url, owner="second") as new:
         log = old.open("s")
         log.append("user", {"text": "old"})
@@ -177,8 +177,8 @@ class Deaf(PostgresLog):
 
     def _insert_or_verify(self, execute, row):
         super()._insert_or_verify(execute, row)
-        if row["number"] not in self.heard:
-            self.heard = (*self.heard, row["number"])
+        if row["before"] not in self.heard:
+            self.heard = (*self.heard, row["before"])
             execute("SELECT 1").connection.close()
             raise psycopg.OperationalError("the answer was lost")
 
@@ -299,7 +299,7 @@ log.append("user", {"text": "parent"})
 """
 
 
-def test_a_forked_child_has_connections_of_its_own(url, store):
+def test_forked_child_has_its_own_connections(url, store):
     quiet = "ignore:This process:DeprecationWarning"  # newer versions of Python warn of forks beside threads
     done = subprocess.run(
         [sys.executable, "-W", quiet, "-c", FORKS, url],

@@ -1,7 +1,7 @@
-"""Limits of real servers that a client cannot always keep: refused in the server's words, without a fault.
+"""Limits of real servers: a request beyond them gets the real error text, but is not a client's fault.
 
-Sources of the words: anthropics/claude-code#17513 (sizes), #24541 (numbers of images), the Messages API's
-schema check of tools, and OpenAI's errors for ids (`string_above_max_length`).
+Sources of the error texts: anthropics/claude-code#17513 (sizes), #24541 (numbers of images), the Messages
+API's schema check of tools, and OpenAI's errors for ids (`string_above_max_length`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def messages_refusal(body: Mapping[str, Any]) -> str:
-    """Return the words of the Messages API for a request beyond its limits; empty if it keeps them."""
+    """Return the Messages API's error text for a request beyond the limits; empty if within them."""
     for number, tool in enumerate(body.get("tools") or ()):
         if not all(map(_PROPERTY.fullmatch, _property_names(tool.get("input_schema")))):
             return (
@@ -35,7 +35,7 @@ def messages_refusal(body: Mapping[str, Any]) -> str:
 
 
 def responses_refusal(body: Mapping[str, Any]) -> str:
-    """Return the words of the Responses API for a request beyond its limits; empty if it keeps them."""
+    """Return the Responses API's error text for a request beyond the limits; empty if within them."""
     for number, item in enumerate(body.get("input") or ()):
         if (length := len(str(item.get("call_id") or ""))) > _MAX_ID:
             return (

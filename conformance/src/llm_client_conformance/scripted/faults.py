@@ -191,7 +191,7 @@ def fault_for(error: Exception, *, mid_answer: bool) -> ServerFault:
     """Return the server fault that corresponds to `error`."""
     if isinstance(error, LLMError):
         return _fault_for_kind(error, mid_answer)
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # separate classes before Python 3.11
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # these are two classes before Python 3.11
         return Silence()
     if isinstance(error, ConnectionError):
         return Reset()

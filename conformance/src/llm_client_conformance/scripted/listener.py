@@ -92,15 +92,16 @@ class Listener:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
-        await asyncio.sleep(0)  # run the close callbacks of the sockets
+        await asyncio.sleep(0)  # let the close callbacks of the sockets run
 
     def _accept(self, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         try:
             connection, _ = listener.accept()
-        except OSError:  # the client disconnected
+        except OSError:  # the client has already disconnected
             return
         connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # send small chunks at once
+        # Disable Nagle's algorithm, to send small chunks at once.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader = asyncio.StreamReader(limit=_HEAD_LIMIT, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, self._begin, loop=loop)
         task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llm_client_conformance.scripted.gate import ScriptError
-from llm_client_conformance.scripted.script import Fault, Item, Stream, check_item
+from llm_client_conformance.scripted.script import Fault, Stream, check_item
 from llm_client_conformance.values import ConfigError
 
 
@@ -21,7 +21,7 @@ class Player:
         strict: True to fail if the script runs out or items are left. If False, the last item repeats.
     """
 
-    def __init__(self, script: Iterable[Item] | Callable[..., Any], *, strict: bool, faults: bool) -> None:
+    def __init__(self, script: Iterable[object] | Callable[..., Any], *, strict: bool, faults: bool) -> None:
         if isinstance(script, str):
             raise ConfigError(f"script={script!r:.60} must be a list of items; write [{script!r:.60}].")
         self._always = script if callable(script) else None

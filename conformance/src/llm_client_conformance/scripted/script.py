@@ -1,5 +1,5 @@
 # Copied by scripts/share_testing.py from src/pure_agent_loop/testing/script.py.
-"""Script items: what a scripted model or server answers to one request.
+"""Script items: the answers of a scripted model or server, one for each request.
 
 An item is one of:
 

@@ -17,7 +17,7 @@ from llm_client_conformance.scripted.listener import Listener
 from llm_client_conformance.scripted.plan import Plan, plan_item
 from llm_client_conformance.scripted.player import Player
 from llm_client_conformance.scripted.request import ServerRequest, read_request
-from llm_client_conformance.scripted.script import DEFAULT_USAGE, Item, Step
+from llm_client_conformance.scripted.script import DEFAULT_USAGE, Step
 from llm_client_conformance.values import ConfigError, Delta, TokenUsage
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ScriptedServer:
 
     def __init__(
         self,
-        script: Iterable[Item] | Callable[..., Any] | None = None,
+        script: Iterable[object] | Callable[..., Any] | None = None,
         *,
         handler: Callable[[ServerRequest], Any] | None = None,
         strict: bool = True,
@@ -177,8 +177,8 @@ class ScriptedServer:
 
     # -- what another protocol changes -----------------------------------------------------------
 
-    _path: str | tuple[str, ...] = "/chat/completions"  # last path segments of generation requests
-    _always_counts = False  # sends the usage without being asked
+    _path: str | tuple[str, ...] = "/chat/completions"  # path endings of generation requests
+    _always_counts = False  # True to send the usage even if the request does not ask for it
 
     def _new_writing(self, number: int, request: ServerRequest) -> Writing:
         """Return the writer of the answer to a request."""
@@ -193,7 +193,7 @@ class ScriptedServer:
         return check_request(request.body, extra_keys=self._extra_keys)
 
     def _refusal_of(self, request: ServerRequest) -> str:  # noqa: ARG002 - other protocols have limits
-        """Return the words that refuse a valid request beyond a limit of real servers; empty for none."""
+        """Return the error for a valid request beyond a limit of real servers; empty if there is none."""
         return ""
 
     def _other(self, request: ServerRequest, path: str) -> Any:

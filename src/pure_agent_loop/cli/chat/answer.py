@@ -24,7 +24,7 @@ class AnswerInProgress:
     def __init__(self, page: Page) -> None:
         self.writing = ""  # the tool of the call that is being written
         self.has_text = self.has_reasoning = self.has_printed = False
-        self.words = 0  # words of the reasoning in progress
+        self.words = 0  # number of words of the reasoning in progress
         self.speed = 0  # approximate tokens per second of the current text; 0 in the first second
         self._tokens, self._written_since, self._last_piece = 0, 0.0, 0.0
         self._since = 0.0
@@ -71,7 +71,7 @@ class AnswerInProgress:
         if room is not None:
             if len(self._ready) + self._flow.rows(width) <= room:
                 return []
-            self._ready += self._flow.cut(width)  # so that few lines must be redrawn
+            self._ready += self._flow.cut(width)  # keeps few lines in the part that is redrawn
         ready, self._ready = self._ready, []
         return ready
 

@@ -24,11 +24,12 @@ from pure_agent_loop.cli.chat.styling import clean, theme_of
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.cli.chat.words import Groups
+from pure_agent_loop.cli.database import at_database
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED, folder_trouble
 from pure_agent_loop.cli.output import CommandOutput, error_text, money
 from pure_agent_loop.cli.task import media_named
 from pure_agent_loop.cli.which_session import SessionTarget, is_resuming
-from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs import Choice
@@ -42,12 +43,13 @@ from pure_agent_loop.tool_context import ToolContext, enter_call
 
 if TYPE_CHECKING:
     from pure_agent_loop.cli.chat.line_prompt import LinePrompt
+    from pure_agent_loop.sessions.story import Entry, Story
     from pure_agent_loop.toolbox import Shell
 
 TICK = 0.125  # seconds between checks for changes to print or draw
 _MODES = ("ask", "plan", "auto")  # permission modes in the order of Shift+Tab
 _INPUT_ROWS = 2  # rows of the input and the status line
-_PINNED = 3  # lines of a question shown again under the title, if the printed ones are out of sight
+_PINNED = 3  # lines of a question to repeat below its title if they have scrolled out of view
 LEAVE_WORDS = ("exit", "quit", ":q")  # these words alone exit, as in Python, bash, psql and vi
 _RUNNING = ("pending", "running")
 
@@ -78,6 +80,7 @@ class Chat:
         self.slash = Slash(self)
         self.prompt = self._new_prompt()
         self._work: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None  # the run is being handed over to a worker
         self._finding: asyncio.Task[None] | None = None  # thread that looks up the context window
         self._above: list[str] = []
         self._note = ""
@@ -121,17 +124,16 @@ class Chat:
 
     def _open(self, first: str) -> None:
         story = self.talk.story() if is_resuming(self.shared.options) else None
+        resumes = bool(story and story.entries and story.stop_reason in ("", SUSPENDED) and not first)
+        session = user_text("chat.session", id=self.talk.place.session_id)
+        told = user_text("chat.welcome") if story is None else session
+        self._print(self.screen.card(f"pal {__version__}", self._start_facts(), told))
         if story is not None:
-            self._print(self.screen.notice(user_text("chat.session", id=self.talk.place.session_id)))
-            self._show_story(story)
-        else:
-            self._print(
-                self.screen.card(f"pal {__version__}", self._start_facts(), user_text("chat.welcome"))
-            )
+            self._show_story(story, resumes=resumes)
         if first:
-            entry = InputEntry.typed(first)  # may come from a script, so never a command or a note
+            entry = InputEntry.typed(first)  # may come from a script, so only `/` commands are executed
             self._begin(self._do(entry if entry.sign == "/" else InputEntry(first, first)))
-        elif story is not None and story.entries and story.stop_reason in ("", SUSPENDED):
+        elif resumes:
             self._print(self.screen.notice(user_text("chat.resuming")))
             self._begin(self._converse(None))
 
@@ -142,23 +144,31 @@ class Chat:
         mode = user_text(f"mode_{self.shared.options.permission_mode}")
         return " · ".join((self.talk.choice.model, shown, mode))
 
-    def _show_story(self, story: Any) -> None:
-        """Show the last task and the last answer."""
-        for kind in ("task", "answer"):
-            self._show_entries([entry for entry in story.entries if entry.kind == kind and entry.text][-1:])
+    def _show_story(self, story: Story, *, resumes: bool = False) -> None:
+        """Show the last turn as it was, after the turns before it that fit into the window.
 
-    def _show_entries(self, entries: Iterable[Any]) -> None:
-        renders = {
-            "task": self.screen.user_input,
-            "user": self.screen.user_input,
-            "answer": self.screen.markdown,
-        }
-        for entry in entries:
-            if entry.kind in renders and entry.text:
-                self._print(renders[entry.kind](entry.text))
+        Args:
+            resumes: True if the last run is resumed next, which repeats the step in progress.
+        """
+        entries = [entry for entry in story.entries if not resumes or entry.step < story.steps]
+        end = "" if resumes else story.stop_reason
+        begins = [number for number, entry in enumerate(entries) if entry.kind == "task"] or [0]
+        start = begins.pop()
+        while (
+            begins
+            and _recorded(self._new_screen(), entries[begins[-1] :], end).count("\n") < self.prompt.rows
+        ):
+            start = begins.pop()
+        self._print(_recorded(self.screen, entries[start:], end))
+        if story.left and not resumes:
+            self._tell_of_left(story.left)
+
+    def _show_entries(self, entries: Iterable[Entry]) -> None:
+        shown = [entry for entry in entries if entry.kind in ("task", "user", "answer", "end")]
+        self._print("".join(map(self.screen.recorded, shown)))
 
     def _follow_session(self) -> bool:
-        """Show what others have added to the session; return False if they have deleted it."""
+        """Show what other processes have added to the session; return False if one has deleted it."""
         news = self.talk.news()
         if news is None:
             self.print_notice(user_text("chat.deleted_elsewhere"), "error", is_whole=True)
@@ -169,7 +179,7 @@ class Chat:
         return news is not None
 
     def show_session(self) -> None:
-        """Show the last task and answer of the current session."""
+        """Show the last turn of the current session."""
         self._show_story(self.talk.story())
 
     async def _wind_up(self) -> None:
@@ -234,16 +244,44 @@ class Chat:
         self._print(self.screen.unfold(last))
 
     def to_background(self) -> None:
-        """Move a running foreground subagent task to the background."""
+        """Move a running foreground subagent task to the background; else hand the run to a worker."""
         running = [task_id for task_id, state in self._tasks.items() if state in _RUNNING]
         manager = self.shared.toolset.subagents
         move = getattr(manager, "background", None)
-        word = "no_background"
-        with suppress(LookupError):  # the task has already ended
-            if move is not None and running:
+        if move is not None and running:
+            with suppress(LookupError):  # the task has already ended
                 move(running[-1])
-                word = "moved"
-        self.print_notice(user_text(f"chat.{word}"))
+                self.print_notice(user_text("chat.moved"))
+        elif self._leaving is None and self.talk.is_working:
+            self._leaving = asyncio.ensure_future(self._leave())
+        else:
+            self.print_notice(user_text("chat.no_background"))
+        self.prompt.redraw()
+
+    async def _leave(self) -> None:
+        """Hand the run over to a worker; if that fails, the run continues here."""
+        work = self._work
+        try:
+            receiver = await self.talk.prepare_to_leave()
+            self._note = user_text("chat.leaving")
+            self.prompt.redraw()
+            asks = self.permission_prompt.pending is not None
+            run_id, has_worker = await self.talk.leave(receiver, at_once=asks)
+            self._tell_of_left(run_id, f"chat.left_{'has' if has_worker else 'no'}_worker")
+        except PureAgentLoopError as error:
+            self.print_notice(user_text("chat.stays", reason=error_text(error)), "error", is_whole=True)
+            state = self.talk.state
+            if work and state and state.stop_reason and not isinstance(error, ConfigError):  # it has stopped
+                await asyncio.wait([work])
+                self._begin(self._converse(None))
+        finally:
+            self._leaving, self._note = None, ""
+            self._changed()
+
+    def _tell_of_left(self, run_id: str, hint: str = "") -> None:
+        about = {"run": run_id, "database": at_database(self.shared.options.database)}
+        told = user_text("chat.left_for", **about, hint=user_text(hint, **about) if hint else "")
+        self.print_notice(told.strip(), is_whole=True)
 
     def next_mode(self) -> None:
         """Switch to the next permission mode, which applies from the next task or question."""
@@ -267,8 +305,8 @@ class Chat:
     def answer_choices(self) -> str:
         """Return the possible answers to the pending question; empty if none is pending.
 
-        If a question is higher than the terminal, its title is repeated above the answers, in a small
-        terminal with the first changed lines.
+        If a question has more lines than the terminal, its title is repeated above the answers; in a small
+        terminal, the first changed lines are repeated too.
         """
         pending, choices = self.permission_prompt.pending, clean(self.permission_prompt.choices())
         if pending is None:
@@ -278,7 +316,7 @@ class Chat:
         room = self.prompt.rows - _INPUT_ROWS - used
         pinned: list[str] = []
         if pending.height >= room:
-            is_hidden = room <= 2 * _PINNED  # the visible lines of the question may show no change
+            is_hidden = room <= 2 * _PINNED  # in a small terminal, the visible lines may contain no change
             shown = pending.pinned[: min(max(room - 1, 0), _PINNED) if is_hidden else 0]
             pinned = self.screen.rows([pending.title, *shown])
         count = len(pending.letters)
@@ -336,11 +374,13 @@ class Chat:
 
     def set_theme(self, theme: str) -> None:
         """Change the color theme."""
-        colour = self._output.colour
-        reader = self.shared.options.screen_reader
         self.theme = theme
-        self.screen = TranscriptView(
-            color=colour, animation=colour, theme=theme, language=user_language(), screen_reader=reader
+        self.screen = self._new_screen()
+
+    def _new_screen(self) -> TranscriptView:
+        colour, reader = self._output.colour, self.shared.options.screen_reader
+        return TranscriptView(
+            color=colour, animation=colour, theme=self.theme, language=user_language(), screen_reader=reader
         )
 
     def _print(self, text: str) -> None:
@@ -377,7 +417,7 @@ class Chat:
                 self._print(self.screen.still_working(time.time()))
                 if self.screen.is_due():
                     self.prompt.redraw()
-            elif isinstance(self.talk.place.store, JsonlStore):  # costs no query
+            elif isinstance(self.talk.place.store, JsonlStore):  # a stat of a file, not a query
                 self._follow_session()
 
     # -- work -------------------------------------------------------------------------------------------
@@ -386,7 +426,7 @@ class Chat:
         self._work = asyncio.ensure_future(self._guarded(work))
 
     def _begin_during_run(self, entry: InputEntry) -> None:
-        """Run a read-only command during a run; queue any other, or reject it while the model works."""
+        """Run a read-only command during a run; queue or reject any other command."""
         if self.slash.is_read_only(entry.text):
             command = asyncio.ensure_future(self._guarded(self._slash(entry.text)))
             command.add_done_callback(lambda _: self._changed())
@@ -537,6 +577,14 @@ class Chat:
             self._handle_event(Event.progress(0, "shell", piece, call_id))
 
         return show
+
+
+def _recorded(screen: TranscriptView, entries: Sequence[Entry], end: str) -> str:
+    """Render entries of a session and the end of its last run, unless the last entry is that end."""
+    lines = "".join(map(screen.recorded, entries))
+    if entries and entries[-1].kind == "end":
+        return lines
+    return lines + screen.feed(Event.loop_end(0, end))
 
 
 def converse(

@@ -10,7 +10,7 @@ from pure_agent_loop.support.lazy import lazy_pattern
 
 CODE_LINES = 40  # lines of a code block per piece
 TABLE_ROWS = 40  # rows of a table that share column widths
-MAX_LINES, MAX_CHARS = 120, 12_000  # limits for any other block
+MAX_LINES, MAX_CHARS = 120, 12_000  # maximum lines and characters of any other block
 CONTEXT_LINES = 60  # lines before a piece of code, as context for highlighting
 
 Kind = Literal["", "text", "heading", "rule", "item", "quote", "table", "code"]
@@ -67,7 +67,7 @@ class Blocks:
         self._line = ""  # the line in progress
         self._gap = False
         self._done: list[Block] = []
-        self._last: Kind = ""  # the kind of the block before
+        self._last: Kind = ""  # kind of the previous block
         self._pieces = 0  # number of returned pieces of the block in progress
         self._fence, self._indent, self._language = "", 0, ""
         self._before: list[str] = []
@@ -86,7 +86,7 @@ class Blocks:
 
     @property
     def settled(self) -> int:
-        """Length of the tail's source, without a last line that may become the head of a table."""
+        """Length of the unfinished source, without a last line that may turn out to be a table header."""
         lines = [*self._lines, self._line]
         head = "\n".join(lines[-2:] if self._lines and not self._line.strip(" \t|:-") else lines[-1:])
         return len("\n".join(lines)) - (len(head) if head.lstrip().startswith("|") else 0)

@@ -25,7 +25,7 @@ MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "
 READ_TOOL = "read_file"
 SHORT_RESULT = 40  # maximum characters of a result on its call's line
 TAIL_LINES, TAIL_CHARS = 4, 2_000  # maximum lines of a running call's output
-MIN_ARGUMENT = 8  # columns for the call; the result is cut to leave them
+MIN_ARGUMENT = 8  # minimum columns for the call; the result is cut to fit beside it
 _ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # matches the first line of an error result
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 4
@@ -218,12 +218,12 @@ class Lines:
         return Folded(title, (*sections, ("result", self._output(call))))
 
     def _output(self, call: CallView) -> str:
-        """Return what a command printed, without the following lines for the model; or else the result."""
+        """Return a command's output without the notes for the model; the whole result for other calls."""
         lines, tail = call.result.splitlines(), str(call.command.get("tail") or "").splitlines()
         count = int(number(call.command.get("lines", -1)))
         if count == 0:
             return self._words("no_output")
-        # If a hook or a limit has changed the result, the last line is not there: show the whole result.
+        # If a hook or a limit has changed the result, it lacks the output's last line: show the whole result.
         is_whole = bool(tail) and 0 < count <= len(lines) and lines[count - 1].endswith(tail[-1])
         return "\n".join(lines[:count]) if is_whole else call.result
 

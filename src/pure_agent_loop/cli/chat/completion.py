@@ -86,14 +86,16 @@ class InputCompletions:
         command = None if _AT.search(text) else command_in(text)
         if command is None or ":" not in command[0]:
             return []
+        from pure_agent_loop.support.clock import within
+
         words = text.split()[1:] if not text[-1].isspace() else [*text.split()[1:], ""]
-        with suppress(PureAgentLoopError, asyncio.TimeoutError):
-            values = await asyncio.wait_for(self._arguments.endings(command[0], words), ASK_SECONDS)
+        with suppress(PureAgentLoopError, TimeoutError):
+            values = await within(ASK_SECONDS, self._arguments.endings(command[0], words))
             return [Candidate(value, len(words[-1]), one_line(value, 60), "") for value in values if value]
         return []
 
     def _mentioned(self, typed: str) -> Iterator[Candidate]:
-        """Yield the files that match, in a large workspace also from the folder typed so far."""
+        """Yield the files that match; in a large workspace, also search the folder typed so far."""
         base = typed[: typed.rfind("/") + 1]
         if time.monotonic() - self._looked > FRESH_SECONDS:
             self._files, self._is_whole = files_in(self._workspace, most=self._max_files)
@@ -108,7 +110,7 @@ class InputCompletions:
             yield Candidate(typed, len(typed), "…", user_text("chat.more_files", count=len(files)))
 
     def _age(self, path: str) -> tuple[int, float]:
-        """Order files of equally long paths: the one that changed last comes first."""
+        """Sort key for files with equally long paths: the most recently changed file comes first."""
         with suppress(OSError):
             return len(path), -(self._workspace / path).stat().st_mtime
         return len(path), 0.0
@@ -170,7 +172,7 @@ class Arguments:
 def _fitting(
     known: Iterable[tuple[str, str]], typed: str, tie: Callable[[str], Any] = lambda _: 0
 ) -> Iterator[Candidate]:
-    """Yield the matching names, best first; equally good ones by `tie`, or in the given order."""
+    """Yield the matching names, best match first; equal matches in the order of `tie`, or as given."""
     rated = [(rating, name, about) for name, about in known if (rating := rate(typed, name)) is not None]
     best = sorted(rated, key=itemgetter(0))[:MAX_TIED]
     for _, name, about in sorted(best, key=lambda each: (each[0], tie(each[1])))[:MAX_SHOWN]:
@@ -178,7 +180,7 @@ def _fitting(
 
 
 def rate(typed: str, name: str) -> int | None:
-    """Rate how well a name matches the typed letters; 0 is best, None means that the order does not match."""
+    """Rate how well a name matches the typed letters; 0 is best, None if they do not occur in this order."""
     typed, name = typed.lower(), name.lower()
     last = name.rpartition("/")[2]
     for rating, fits in enumerate((name.startswith(typed), last.startswith(typed), typed in name)):
@@ -189,9 +191,9 @@ def rate(typed: str, name: str) -> int | None:
 
 
 def files_in(folder: Path, base: str = "", most: int = MAX_FILES) -> tuple[list[str], bool]:
-    """Return the files that ``.gitignore`` does not exclude, shortest first, and False if there are too many.
+    """Return the files that ``.gitignore`` does not exclude, shortest first, and False if incomplete.
 
-    Files of higher folders come first, so that a limit leaves out the deepest.
+    Folders are read level by level, so that the limit drops the deepest files.
 
     Args:
         base: Folder to begin with, below `folder`; ends in a slash.

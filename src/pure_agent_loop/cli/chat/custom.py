@@ -112,7 +112,8 @@ class CustomCommands:
                     f"{below}/{path.name}"
                 ) as file:  # rejects links that lead outside
                     text = decoded_text(file.read(MAX_BYTES)) or ""
-                head, body = split_front_matter(text) if text.startswith("---") else ({}, text)
+                is_headed = text.startswith("---")
+                head, body, _ = split_front_matter(text, ()) if is_headed else ({}, text, ())
             except (WorkspaceError, PureAgentLoopError, OSError, ValueError):
                 continue
             about = str(head.get("description", "")) or body.strip().partition("\n")[0]

@@ -14,10 +14,10 @@ from pure_agent_loop.support.terminal import excerpt
 if TYPE_CHECKING:
     from rich.text import Text
 
-MAX_LINES = 40  # lines of a diff to show without unfolding
-MAX_WIDTH = 600  # characters of a line to show without unfolding
+MAX_LINES = 40  # maximum lines of a diff shown before unfolding
+MAX_WIDTH = 600  # maximum characters of a line shown before unfolding
 
-_NAMED = ("result", "reasoning", "prompt", "command")  # sections named by a message key
+_NAMED = ("result", "reasoning", "prompt", "command")  # sections whose name is a message key
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
 _MARKS = {"created": "+ ", "deleted": "- "}
 _HUNK = re.compile(r"@@ -(\S+) \+(\S+) @@")

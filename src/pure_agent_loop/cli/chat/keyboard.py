@@ -1,4 +1,4 @@
-"""Keys of today's terminals: sequences become keys of prompt_toolkit, and reports are dropped."""
+"""Convert the key sequences of modern terminals to keys of prompt_toolkit; drop the terminals' reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REST_SECONDS, MAX_HELD = (
     1.0,
     64,
-)  # pause behind an unfinished sequence that ends it, and its length that counts
+)  # an unfinished sequence ends after this pause or at this length
 _BEGIN = re.compile("[\x1b\x8f\x90\x98\x9b\x9d-\x9f]")
 _EIGHT_BIT = {"\x9b": "\x1b[", "\x8f": "\x1bO"}
 # A key with modifiers, as xterm (first) and as kitty spells it: code, modifiers, and 3 for a released key.
@@ -27,7 +27,8 @@ _TAB, _ENTER, _ESCAPE, _SURROGATES = 9, 13, 27, 0xD800
 class Keyboard:
     """Passes keys and pastes to the parser of prompt_toolkit, and drops every other complete sequence.
 
-    A sequence may arrive in several reads. Esc, alone or before a key, counts when `flush` is called.
+    A sequence may arrive in several reads. Esc, alone or before one key (Alt), is passed on when `flush` is
+    called, because a longer sequence may follow.
     """
 
     def __init__(self, parser: Vt100Parser) -> None:
@@ -39,7 +40,7 @@ class Keyboard:
         patch(parser, feed=self.feed, flush=self.flush)
 
     def feed(self, text: str) -> None:
-        """Take the next input; the parser passes on what follows a paste."""
+        """Process the next input."""
         now = time.monotonic()
         if now - self._when < REST_SECONDS:
             text = self._held + text
@@ -48,7 +49,7 @@ class Keyboard:
             text = self._take(text)
 
     def flush(self) -> None:
-        """Take Esc, and Esc with one character (Alt), for complete."""
+        """Pass on a held Esc, or Esc with one character (Alt): no more input follows."""
         self._flush()
         if self._held.startswith(ESC) and len(self._held) <= 2:
             held, self._held = self._held, ""
@@ -56,7 +57,7 @@ class Keyboard:
             self._flush()
 
     def _take(self, text: str) -> str:
-        """Take a paste, the text up to a sequence, or a sequence; return the rest."""
+        """Process the first piece of input: a paste, plain text or a sequence; return the remaining input."""
         begin = None if self._parser._in_bracketed_paste else _BEGIN.search(text)
         if size := len(text) if begin is None else begin.start():
             self._feed(text[:size])
@@ -81,7 +82,7 @@ class Keyboard:
 
 
 def _plain_key(match: re.Match[str]) -> str:
-    """Return a key with modifiers as terminals have always sent it; empty if they never did."""
+    """Return the legacy encoding of a key with modifiers; empty if it has none."""
     code, modifiers = int(match[2] or match[3]), (int(match[1] or match[4] or 1) - 1) & ~_LOCKS
     is_usual = code in (_TAB, _ENTER, _ESCAPE) or 32 <= code < _SURROGATES
     if match[5] == "3" or modifiers > _SHIFT + _ALT + _CONTROL or not is_usual:

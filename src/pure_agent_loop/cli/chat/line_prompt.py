@@ -28,7 +28,7 @@ class LinePrompt:
 
     is_away = False
     live_lines = wide_lines = 1  # no live lines are drawn
-    rows = 1_000_000  # there is no limit, because no live lines are drawn
+    rows = 1_000_000  # no limit on live lines, because none are drawn
 
     def __init__(self, acts: PromptActions, write: Callable[[str], None]) -> None:
         self._acts, self._write = acts, write
@@ -37,7 +37,7 @@ class LinePrompt:
 
     @property
     def columns(self) -> int:
-        """Columns of the terminal."""
+        """Terminal width in columns."""
         return shutil.get_terminal_size().columns
 
     @property

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from rich.text import Text
 
-MAX_CODE_LINE = 1_000  # characters; code with longer lines is not highlighted
-MIN_ROOM = 8  # columns kept for text at any depth
+MAX_CODE_LINE = 1_000  # maximum characters per line of highlighted code
+MIN_ROOM = 8  # minimum columns for text, however deeply it is nested
 MIN_COLUMN = 8  # minimum column width; a table that needs narrower columns is shown row by row
 COLUMN_GAP = 2  # blank columns between the columns of a table
 UNPRINTED_LINES = 1  # lines of a paragraph in progress kept unprinted
-MAX_ROWS = 24  # rows of a paragraph to examine together
+MAX_ROWS = 24  # maximum rows of a paragraph to examine at once
 WORD = 7  # average columns lost per line to wrapping
-MAX_TAIL = 3_000  # characters of a block in progress to render
+MAX_TAIL = 3_000  # maximum characters of a block in progress to render
 
 _MARKS = lazy_pattern(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
 _BOX = lazy_pattern(r"\[([ xX])\] ")
@@ -383,7 +383,8 @@ class Flow:
         """Return the first lines of a long paragraph, cut at the end of a rendered line."""
         source = self._blocks.tail.source[: min(width * MAX_ROWS, self._blocks.settled)]
         whole = self._plain(source, width)
-        for forced in (False, True) if len(whole) > MAX_ROWS // 2 else (False,):  # it may never be closed
+        # Long text is cut even within markup, which may never be closed.
+        for forced in (False, True) if len(whole) > MAX_ROWS // 2 else (False,):
             for end in self._ends(source, len(whole) - UNPRINTED_LINES, width):
                 if (forced or not _is_open(source[:end])) and self._splits(source, end, whole, width):
                     return self._page.block(self._blocks.cut(end), width)

@@ -22,7 +22,7 @@ _REFLOWING = (
 )
 MIN_COLUMNS, MIN_ROWS = 30, 16  # minimum window in which no live line scrolls out of reach
 MIN_NEW = 80  # new characters that justify a redraw, which takes about half as many bytes
-TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after that, fewer characters are enough
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after these times, fewer characters are enough
 
 
 class RedrawRate:
@@ -61,7 +61,7 @@ def patch(target: object, **methods: Callable[..., Any]) -> None:
 
 
 def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt100_Output:
-    """Return an output for ``Application(output=...)`` that writes about half the bytes per drawing.
+    """Return an output for ``Application(output=...)`` that writes about half the bytes per redraw.
 
     Args:
         size: Function that returns the size of the terminal; None to ask the terminal.
@@ -77,7 +77,7 @@ def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt
 
 
 def _switch_wrapping_late(output: Vt100_Output) -> None:
-    """Switch line wrapping only before text is written, because each redraw requests it off and on."""
+    """Switch line wrapping only before text is written: prompt_toolkit turns it off and on at each redraw."""
     current, wanted = True, True
     write, release = output.write, output.disable_bracketed_paste
 

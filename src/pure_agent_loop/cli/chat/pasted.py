@@ -51,7 +51,7 @@ class InputEntry:
 
     @classmethod
     def typed(cls, text: str) -> InputEntry:
-        """Create the entry for a text that was typed completely."""
+        """Create the entry for a text without a pasted part."""
         return cls(text, text, sign_of(text))
 
 
@@ -102,7 +102,7 @@ class TypedSign:
             self._is_typed.setdefault(self._line, self._line > 1 and sign_of(text) != "")
         else:
             removed = len(old) - len(text)
-            is_cut = removed > 0 and cursor <= removed and old.endswith(text)  # typed at the start
+            is_cut = removed > 0 and cursor <= removed and old.endswith(text)  # deleted at the start
             if cursor == 0 or is_cut or text[:1] != old[:1]:
                 self.distrust()
         self._moved()
@@ -135,7 +135,8 @@ class TagRow:
         """Return the line with its placeholders expanded."""
         if not self._texts:
             return line
-        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # one pass: a paste may contain some
+        # One pass, because a paste may itself contain placeholders.
+        placeholders = re.compile("|".join(map(re.escape, self._texts)))
         return placeholders.sub(lambda chip: self._texts[chip[0]], line)
 
     def entry(self, line: str, sign: str) -> InputEntry:

@@ -1,7 +1,7 @@
 """The bottom of the terminal: live lines, the pending question, the input and the status line.
 
-prompt_toolkit draws these lines and reads the keys, without full screen. Finished lines are printed above,
-once.
+prompt_toolkit draws these lines and reads the keys, without full screen. Finished lines are printed above
+these lines, each once.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 _SYNC, _END_SYNC = (
     "\x1b[?2026h",
     "\x1b[?2026l",
-)  # supporting terminals draw the output in between in one frame
+)  # terminals that support these sequences draw the output between them in one frame
 _MAX_ROWS = 10  # rows of the input
-MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines, and rows for everything else
+MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines, and rows for the rest of the application
 _RULED_ROWS = 20  # rows of a terminal with room for lines around the input
 _DIM, _GROUND = "ansibrightblack", "bg:default"
 _NAME, _ABOUT = f"{_GROUND} ansicyan", f"{_GROUND} {_DIM}"
@@ -171,12 +171,12 @@ class Prompt:
 
     @property
     def rows(self) -> int:
-        """Rows of the terminal."""
+        """Terminal height in rows."""
         return self.app.output.get_size().rows
 
     @property
     def columns(self) -> int:
-        """Columns of the terminal."""
+        """Terminal width in columns."""
         return self.app.output.get_size().columns
 
     @property
@@ -200,7 +200,7 @@ class Prompt:
         if not self._reflows or parts == 1:
             return self.live_lines
         room = min(self.rows, MIN_ROWS) - _OWN_ROWS
-        above = self._above - 1  # rows that the status line may move into
+        above = self._above - 1  # rows into which the status line may be pushed
         return max(min(room // parts, above // (parts - 1)), 0)
 
     @property
@@ -304,14 +304,14 @@ class Prompt:
         )
 
     def _placeholder(self) -> str:
-        is_searching = self.app.layout.is_searching  # the found line is drawn in the empty input
+        is_searching = self.app.layout.is_searching  # the search result is drawn in the empty input
         is_idle = not (
             self.buffer.text or is_searching or self._acts.is_working or self._acts.answer_choices()
         )
         return user_text("chat.placeholder") if is_idle and not self._plain else ""
 
     def _label(self) -> str:
-        """Return the prompt, which names the effect of the input if the first character could mislead."""
+        """Return the prompt; it says what the input will do if the first character could mislead."""
         sign, is_working = self._typed.sign, self._acts.is_working
         word = {"!": "label_run", "#": "label_note"}.get("" if is_working else sign, "")
         if not sign and sign_of(self.buffer.text) and not (is_working and self.buffer.text[0] != "/"):
@@ -349,7 +349,8 @@ class Prompt:
         def answer(key: str, _: object) -> None:
             acts.press_answer_key(key)
 
-        for name in ("up", "down", "enter", "1", "2", "3"):  # many texts begin with y or n
+        # Not the letters, because a typed text may begin with y or n.
+        for name in ("up", "down", "enter", "1", "2", "3"):
             keys.add(name, filter=takes(name), eager=True)(partial(answer, name))
         add("enter", does=lambda _: self._enter(), when=~asked)
         add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
@@ -375,7 +376,8 @@ class Prompt:
         add("?", does=lambda _: acts.enter(InputEntry.typed("/help ?")), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
-        has_one = Condition(lambda: self._only_one() is not None)  # another Tab would revert that
+        # Applied directly, because prompt_toolkit's second Tab would undo the completion.
+        has_one = Condition(lambda: self._only_one() is not None)
         add("tab", does=lambda _: buffer.apply_completion(self._only_one()), when=has_one)
         add("s-tab", does=lambda _: acts.next_mode(), when=~has_completions)
         add("c-v", does=lambda _: self._paste_image(), when=~vi_navigation_mode)
@@ -408,7 +410,7 @@ class Prompt:
 
     def edit(self) -> None:
         """Open the input in the user's editor."""
-        whole = self.chips.unfold(self.buffer.text)  # the text in the editor has expanded pastes
+        whole = self.chips.unfold(self.buffer.text)  # the editor shows the pasted text in full
         if whole != self.buffer.text:
             self.put(whole)
         for name in name_editors_by_path():
@@ -434,7 +436,8 @@ class Prompt:
             return
         sign = self._typed.sign
         with suppress(OSError):  # a history error must not stop the conversation
-            if sign_of(line) and not sign:  # a space, so that a recalled line stays text
+            # The leading space keeps the recalled line from becoming a command.
+            if sign_of(line) and not sign:
                 self.buffer.text = f" {line}"
             self.buffer.append_to_history()
         self._typed.forget()
@@ -538,5 +541,5 @@ def name_editors_by_path() -> list[str]:
 
 
 def _executable(path: str) -> str:
-    """Return a path, absolute; empty if it is no program."""
+    """Return the absolute path of a program; empty if the path is not an executable file."""
     return os.path.abspath(path) if Path(path).is_file() and os.access(path, os.X_OK) else ""  # noqa: PTH100 - links stay

@@ -35,7 +35,7 @@ def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
 
 
 def kind_words(kind: Sequence[str]) -> str:
-    """Return what rules allow as text for a person: the folder of edits, or else the rules themselves."""
+    """Describe for a person what rules allow: the folder in which edits are allowed, or else the rules."""
     path = kind[0].partition("(path=")[2][:-1] if len(kind) == len(EDIT_TOOLS) else ""
     if not path or kind != [f"{tool}(path={path})" for tool in EDIT_TOOLS]:
         return ", ".join(kind)

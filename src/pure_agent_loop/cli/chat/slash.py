@@ -200,17 +200,22 @@ class Slash:
         facts = [self._model_line(), str(shared.workspace), f"{mode}; {shell}"]
         self._host.print_notice("\n".join(facts), "")
 
-    def _context(self, _: str) -> None:
+    def _context(self, words: str) -> None:
         talk = self._host.talk
         state, known = talk.state, talk.usage.context
         if state is None:  # no request has been sent yet
             self._host.print_notice(user_text("chat.no_context"))
             return
+        facts = [str(message["content"]) for message in state.messages if _is_facts(message)]
+        if words == "prompt":
+            self._host.print_notice("\n\n".join([state.system_prompt, *facts]), "")
+            return
         prompt = self._host.prompt  # None if the client is an editor
         is_plain = prompt is None or self._host.shared.options.screen_reader
-        width = 0 if is_plain else max(5, min(BAR, prompt.columns - 32))  # the rest is names and numbers
+        # The other columns hold names and numbers.
+        width = 0 if is_plain else max(5, min(BAR, prompt.columns - 32))
         known = {**known, "window": talk.window}
-        self._host.print_notice(context_rows(state, known, width), "")
+        self._host.print_notice("\n\n".join([context_rows(state, known, width), *facts]), "")
 
     def _cost(self, _: str) -> None:
         usage = self._host.talk.usage
@@ -287,7 +292,7 @@ class Slash:
             model = f"{protocol}:{model}"
         arguments = parse(["doctor", "--model", model, *words])
         self._host.print_notice(user_text("chat.examining"))
-        err = io.StringIO()  # standard error: progress, which the results repeat, or an error
+        err = io.StringIO()  # progress, which the results repeat, or an error
         await asyncio.to_thread(run_command, arguments, CommandOutput(out, err, colour=False))
         self._host.print_notice(out.getvalue() or err.getvalue(), "", is_whole=True)
 
@@ -395,7 +400,7 @@ class Slash:
             return
         from pure_agent_loop.sessions.fork import fork_session, up_to_step
 
-        new = fork_session(store, session, int(words))  # before all else: raises for a missing step
+        new = fork_session(store, session, int(words))  # first, because it raises an error for a missing step
         end = up_to_step(store.read(session).records, int(words))[-1].time
         snapshots, known = await self._snapshots()
         steps = await snapshots.steps(known) if known else []
@@ -489,7 +494,7 @@ def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str
     sizes = dict.fromkeys(_ROLES, 0)
     sizes["system"] = estimate_tokens(state.system_prompt)
     for message in state.messages:
-        role = str(message.get("role"))
+        role = "facts" if _is_facts(message) else str(message.get("role"))
         sizes[role] = sizes.get(role, 0) + estimate_message(message)
     used, window = known.get("tokens") or sum(sizes.values()), known.get("window") or 0
     sizes["definitions"] = max(0, used - sum(sizes.values()))
@@ -510,6 +515,10 @@ def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str
     return "\n".join([*_aligned(rows), total])
 
 
+def _is_facts(message: Mapping[str, Any]) -> bool:
+    return bool((message.get("meta") or {}).get("facts"))
+
+
 def cost_rows(task: Spent, every: Spent) -> str:
     """Return the usage of the last task and of all tasks: tokens, money and time."""
     unknown = user_text("chat.unknown")
@@ -525,7 +534,7 @@ def cost_rows(task: Spent, every: Spent) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as lines: the first column left-aligned, the others right-aligned."""
+    """Return rows as lines: the first column left-aligned, all other columns right-aligned."""
     first, *others = zip(*rows, strict=True)
     columns = [aligned(first), *(aligned(column, right=True) for column in others)]
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

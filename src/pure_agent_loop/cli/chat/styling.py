@@ -133,10 +133,10 @@ class Styler:
         self.console = Console(file=io.StringIO(), color_system=None, width=80, legacy_windows=False)
         self.styles = {role: Style.parse(words) for role, words in THEMES[theme].items()}
         self.styles[""] = Style.null()
-        self._system = ColorSystem.STANDARD  # keeps the color scheme of the terminal
+        self._system = ColorSystem.STANDARD  # 16 colors, which follow the color scheme of the terminal
 
     def text(self, *spans: tuple[str, str]) -> Text:
-        """Create a line from spans of role (a key of `styles`) and text."""
+        """Create a line from spans, which are pairs of a role (a key of `styles`) and a text."""
         from rich.text import Text
 
         line = Text(no_wrap=True)

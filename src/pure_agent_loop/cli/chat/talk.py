@@ -18,6 +18,7 @@ from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.cli.which_session import SessionTarget, story_of
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.base import close_client
@@ -26,7 +27,7 @@ from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs import Choice, Embedded, protocol_of
 from pure_agent_loop.sessions import new_session_id
 from pure_agent_loop.support.folders import data_folder, private_folder
-from pure_agent_loop.support.language import model_text, user_text
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.assistant import Guidance, MemoryStore
     from pure_agent_loop.compaction import Compactor
+    from pure_agent_loop.durable import SessionCopy
     from pure_agent_loop.kernel.kit import Kit
     from pure_agent_loop.mcp import MCPServers
+    from pure_agent_loop.runs import Run
     from pure_agent_loop.sessions.story import Entry, Story
 
-MEMORY_CHARS = 4_000  # maximum characters of the notes in the system prompt
+MEMORY_CHARS = 4_000  # maximum characters of the notes that the model gets
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +138,14 @@ class ChatSession:
         self.shared, self.choice, self.place = shared, choice, place
         self.usage = UsageTotals()
         self.begun = time.monotonic()
-        self.compact_next: str | None = None  # what the summary must keep; None to not compact
+        # What the next summary must keep; None if no compaction was requested.
+        self.compact_next: str | None = None
         self.state: QueryState | None = None
         self.mark()
         self._on_ask, self._notify = on_ask, notify
         self._token: CancelToken | None = None
+        self._run: Run[Any] | None = None  # the current run, and the settings that it began with
+        self._settings: dict[str, Any] = {}
         self._inbox = Inbox()
         self._queued: list[str] = []
         self._has_servers = False
@@ -169,6 +175,45 @@ class ChatSession:
         """Send a message to the running agent, which reads it after the current step or before stopping."""
         self._queued = [*self.queued, text]
         self._inbox.put(text, when="end" if at_end else "step")
+
+    async def prepare_to_leave(self) -> SessionCopy:
+        """Return what the run can leave for, after all checks; see `leave`.
+
+        Raises:
+            PureAgentLoopError: The run cannot leave.
+        """
+        from pure_agent_loop.cli.detached import STORED, agent_name, refusal
+
+        place = self.place
+        if self._run is None or place.session_id is None:
+            raise ConfigError(notice("cli.left_unrecorded"))
+        engine = await in_thread(place.open_engine)
+        shares_costs = place.store is engine.sessions
+        if refused := refusal(self._settings, self.shared.toolset, shares_costs=shares_costs):
+            raise ConfigError(notice("cli.left_refused", settings=refused))
+        await in_thread(engine.register)
+        return place.receiver(agent_name(), metadata={STORED: self._settings})
+
+    async def leave(self, receiver: SessionCopy, *, at_once: bool) -> tuple[str, bool]:
+        """Hand the run over to a worker; a copy of the session goes with it.
+
+        Args:
+            at_once: False to wait for the end of running calls.
+
+        Returns:
+            The id of the durable run, and True if a worker is alive.
+
+        Raises:
+            PureAgentLoopError: The run cannot leave; it continues, unless the hand-over itself failed.
+        """
+        from pure_agent_loop.cli.detached import agent_name
+        from pure_agent_loop.durable import to_session
+
+        if self._run is None or self.place.session_id is None:
+            raise ConfigError(notice("library.not_detachable"))
+        deliver, grace = to_session(self.place.session_id), 0.0 if at_once else None
+        handle = await self._run.detach(receiver, agent_name(), deliver, grace=grace)
+        return handle.run_id, await in_thread(lambda: bool(self.place.open_engine().workers()))
 
     def left_over(self) -> str:
         """Remove and return the queued messages that the agent did not read."""
@@ -208,7 +253,7 @@ class ChatSession:
                 task = await expand_mentions(servers, task, typed)
             agent = self._agent()
             run = self.place.prepare(agent, task, token, self._notify, inbox=self._inbox, media=media)
-            self.state = run.state
+            self.state, self._run = run.state, run
             async with aclosing(run.stream()) as events:
                 async for event in events:
                     if event.type is EventType.STEP_END:
@@ -218,14 +263,12 @@ class ChatSession:
             self.usage.task = Spent(result.usage, result.cost, time.monotonic() - self.begun)
             self.usage.all = self.usage.task if self.usage.all is None else self.usage.all + self.usage.task
         finally:
-            self._token = None
+            self._token = self._run = None
             self.mark()
 
     def _agent(self) -> Agent:
         """Create an agent for each task, so that a changed mode, model or rule takes effect."""
-        shared, notes = self.shared, ""
-        if shared.options.system is None and (known := self.memory().digest(MEMORY_CHARS)):
-            notes = f"{model_text('folder_notes')}\n{known}"
+        shared = self.shared
         agent = make_agent(
             shared.options,
             self.choice,
@@ -233,11 +276,17 @@ class ChatSession:
             shared.toolset,
             shared.workspace,
             trusted=shared.trusted,
-            extra_prompt=notes,
+            is_attended=True,
+            remembered=self.memory().digest(MEMORY_CHARS),
             compaction=True if self.compact_next is None else CompactOnce(self.compact_next),
             shows_reasoning=self._shows_reasoning,
         )
         self.compact_next = None
+        from pure_agent_loop.cli.detached import settings_of
+
+        self._settings = settings_of(
+            shared.options, self.choice.client, shared.toolset, shared.workspace, shared.trusted
+        )
         return agent
 
     # -- the server -------------------------------------------------------------------------------------
@@ -297,11 +346,11 @@ class ChatSession:
             self._notify(user_text("cli.open_elsewhere", session=self.place.session_id))
 
     def mark(self) -> None:
-        """Remember the session as it is now: this conversation has shown it."""
+        """Record that this conversation has shown the current state of the session."""
         self._shown, self._shown_at = self.place.stamp(), time.time()
 
     def news(self) -> Sequence[Entry] | None:
-        """Return what others have added since the last mark; None if they have deleted the session."""
+        """Return what other processes have added since `mark`; None if one has deleted the session."""
         stamp, before = self.place.stamp(), self._shown_at
         if stamp == self._shown:
             return ()

@@ -8,6 +8,7 @@ The application controls the terminal (prompt_toolkit, not full screen); this mo
     above = screen.notice("saved")   # a notice of the program; role="error" or "warning" for others
     above = screen.markdown(text)    # a whole Markdown text: help, a memory, an old answer
     above = screen.diff(name, text)  # a whole colored diff, for a question; `max_lines=` cuts it
+    above = screen.recorded(entry)   # an entry of a recorded session, as its event was rendered
     above = screen.close()           # finish unfinished text: before a question, after a stop
     above = screen.unfold(1)         # the last folded block (reasoning, call, diff, paste), in full
     lines = screen.live()            # up to `screen.live_lines` lines to draw below, without "\n"
@@ -29,10 +30,13 @@ prompt_toolkit does not need to wrap it. Texts contain only ANSI colors (see
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,7 +61,7 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import EDIT_TOOLS
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.stop_reasons import STOP_REASONS
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.language import LANGUAGES, notice
 from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.support.text import as_sentence
 from pure_agent_loop.toolbox import TODO_TOOL
@@ -65,9 +69,12 @@ from pure_agent_loop.toolbox import TODO_TOOL
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from pure_agent_loop.sessions.story import Entry
+
 MAX_LINES = 12  # maximum lines of a notice, an error or user input; `unfold` shows all
 MAX_QUEUED = 3  # maximum lines of messages that the agent has not read yet
-MAX_CAUSE = 120  # maximum characters of a failure that is retried
+DENIED = "PermissionDenied"  # kind of error in the result of a denied call
+MAX_CAUSE = 120  # maximum characters of the error of a retried request
 MAX_FOLDED = 100  # maximum blocks kept for `unfold`
 # An event in the first tuple is followed by a request; at an event in the second tuple, the response has
 # arrived or never will.
@@ -76,7 +83,9 @@ _AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventTyp
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 QUIET_SECONDS = 5.0  # seconds without motion before a notice that the model is working
 # Stop reasons without a notice, because the answer or an error precedes them.
-_SILENT_REASONS = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
+_SILENT_REASONS = {""} | {
+    str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")
+}
 _TOGETHER = {"call", "notice", "reasoning"}  # kinds of lines that no empty line separates
 
 
@@ -121,7 +130,8 @@ class TranscriptView:
         screen_reader: bool = False,
         live_lines: int = 8,
     ) -> None:
-        self.width, self.live_lines = width, live_lines
+        self.width = max(positive("width", width), 10)  # columns
+        self.live_lines = self.wide_lines = positive("live_lines", live_lines)
         self._styler = Styler(color, theme, screen_reader)
         self._words, self._language = words_in(language), language
         self._is_still = screen_reader or not animation
@@ -133,32 +143,14 @@ class TranscriptView:
         self._tasks: dict[str, Mapping[str, Any]] = {}
         self._ended: set[str] = set()  # ids of tasks whose end was printed
         self._pace = RedrawRate(animation and not screen_reader)
-        self._reads: list[tuple[str, Folded]] = []  # successive reads, printed as one line
-        self._edits: dict[str, Text] = {}  # lines of edits by path, printed with what they changed
+        self._reads: list[tuple[str, Folded]] = []  # successive read calls, printed as one line
+        self._edits: dict[str, Text] = {}  # lines of edits by path, printed together with the reported change
         self._plan: list[Any] = []  # the last printed to-do list
         self._facts = Facts()
         self._last = ""  # the kind of the last printed lines
         self._waits_since: float | None = None  # start time of a request without a response
         self._has_told_of_work = False
         self._failed: FailedRequest | None = None  # the last failed attempt of the current request
-
-    @property
-    def width(self) -> int:
-        """Columns of the terminal."""
-        return self._width
-
-    @width.setter
-    def width(self, value: int) -> None:
-        self._width = max(positive("width", value), 10)  # columns
-
-    @property
-    def live_lines(self) -> int:
-        """Maximum number of live lines."""
-        return self._live_lines
-
-    @live_lines.setter
-    def live_lines(self, value: int) -> None:
-        self._live_lines = self.wide_lines = positive("live_lines", value)
 
     def feed(self, event: Event) -> str:
         """Add an event; return the lines that it finishes, each to be printed once."""
@@ -191,6 +183,41 @@ class TranscriptView:
         mark = f"{self._words('error')}: " if role == "error" else mark
         text = text.replace(" · ", ", ") if self._styler.reader else text
         return self._print(self._excerpt(text, role, mark, max_lines), "notice")
+
+    def recorded(self, entry: Entry) -> str:
+        """Render an entry of a recorded session as its event was rendered; "" for a notice to the model."""
+        event, about = partial(_recorded, entry), {"tool": entry.tool, "call_id": entry.call_id}
+        match entry.kind:
+            case "task" | "user":
+                return self.user_input(entry.text)
+            case "thinking" | "answer":  # each begins a new answer
+                before, self._answer = self._close() + self._print_edits(), AnswerInProgress(self._page)
+                kind = EventType.THOUGHT if entry.kind == "answer" else EventType.REASONING
+                return before + self.feed(event(kind, content=entry.text))
+            case "call":
+                return self.feed(event(EventType.ACTION, **about, args=_arguments(entry.text)))
+            case "result":
+                return self._recorded_result(entry, event, about)
+            case "end":
+                reason, _, why = entry.text.partition(": ")
+                why = why or (self._words("ended", reason=reason) if reason == "error" else "")
+                error = self.feed(event(EventType.ERROR, error=why)) if why else ""
+                return error + self.feed(event(EventType.LOOP_END, stop_reason=reason))
+        return ""
+
+    def _recorded_result(self, entry: Entry, event: Callable[..., Event], about: Mapping[str, str]) -> str:
+        lines, call, prompts = "", self._calls.get(entry.call_id), [prompts_for(code) for code in LANGUAGES]
+        if entry.text in [text for own in prompts for text in (own.tool_not_started, own.tool_cancelled)]:
+            return ""  # the end of the run reports the stopped call
+        if call and (entry.verdict == "deny" or (entry.failed and DENIED in entry.text)):
+            frames = [own.tool_denied.split("{reason}") for own in prompts]
+            reasons = [
+                entry.text.partition(before)[2].partition(after)[0].strip() for before, after in frames
+            ]
+            denial = {**about, "args": call.args, "behavior": "deny", "reason": "".join(reasons)}
+            lines = self.feed(event(EventType.PERMISSION, **denial))
+        told = {"result": entry.text, "duration": entry.seconds, "is_error": entry.failed}
+        return lines + self.feed(event(EventType.OBSERVATION, **about, **told, command=entry.command))
 
     def forget(self, call_id: str) -> None:
         """Remove a call from the live lines."""
@@ -358,7 +385,7 @@ class TranscriptView:
         return [self._styler.text(self._lines.sign("running", now), ("dim", words))]
 
     def still_working(self, now: float) -> str:
-        """Return a notice, once per run, if nothing moves and the model has sent nothing for seconds."""
+        """Return a notice, once per run, if no line moves and the model has sent nothing for some seconds."""
         since, told = self._waits_since, self._has_told_of_work
         if told or not self._is_still or since is None or now - since < QUIET_SECONDS:
             return ""
@@ -497,7 +524,7 @@ class TranscriptView:
         tries, every = (int(number(event.data.get(name))) for name in ("attempt", "attempts"))
         cause, before = self._cause(event), self._failed
         self._failed = FailedRequest(tries, cause, event.content)
-        if not every:  # retried immediately, with another model or a shorter history
+        if not every:  # no delay: retried immediately, with another model or a shorter history
             return lines + self._note("warning", "retry_at_once", cause=cause)
         delay = seconds(round(number(event.data.get("delay"))))
         shown = {"seconds": delay, "number": tries + 1, "all": every}
@@ -521,7 +548,8 @@ class TranscriptView:
         if behavior == "deny":
             call.refused = str(event.data.get("reason") or self._words("refused"))
         if behavior != "ask":
-            for other in self._calls.values():  # later calls are decided from now on
+            # Later calls were waiting for this decision, so their time starts now.
+            for other in self._calls.values():
                 other.started = other.started if other.has_begun else event.timestamp
         return self._close()
 
@@ -581,7 +609,7 @@ class TranscriptView:
         return self._lines.todo([item for item in self._plan if item not in before])
 
     def changed(self, event: Event, *, has_diff: bool = True) -> str:
-        """Render a changed file, on the line of the edit that changed the file if there is one.
+        """Render a changed file; if an edit changed it, on that edit's line.
 
         Args:
             has_diff: False to omit a diff that has just been shown.
@@ -621,7 +649,7 @@ class TranscriptView:
     def _loop_end(self, event: Event) -> str:
         lines = self.close()
         self._answer, self._plan = AnswerInProgress(self._page), []
-        tells_of_stop = bool(self._calls)  # the line about a stopped call
+        tells_of_stop = bool(self._calls)  # the lines of stopped calls already report the stop
         for name, call in list(self._calls.items()):
             stopped = replace(event, data={"call_id": name, "tool": call.tool})
             lines += self._print_call(stopped, "stopped", "")
@@ -630,8 +658,9 @@ class TranscriptView:
             return lines
         if reason == "cancelled":
             return lines if tells_of_stop else lines + self._note("dim", "stopped_run")
-        told = prompts_for(self._language).stopped.get(reason)
-        return lines + self.notice(told or self._words("ended", reason=one_line(reason)), "warning")
+        told = prompts_for(self._language).why(reason)
+        shown = self._words("ended", reason=one_line(reason)) if told == reason else told
+        return lines + self.notice(shown, "warning")
 
     def _message(self, event: Event) -> str:
         return self._close() + self.notice(event.content)
@@ -679,6 +708,16 @@ _HANDLERS: Mapping[EventType, Callable[[TranscriptView, Event], str]] = {
     EventType.SOFT_LIMIT: TranscriptView._soft_limit,
     EventType.COMPACTION: TranscriptView._compaction,
 }
+
+
+def _recorded(entry: Entry, kind: EventType, **data: Any) -> Event:
+    return Event(kind, entry.step, data, entry.time)
+
+
+def _arguments(text: str) -> Any:
+    with suppress(ValueError):
+        return json.loads(text)
+    return text
 
 
 def positive(name: str, value: int) -> int:

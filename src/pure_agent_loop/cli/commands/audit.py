@@ -70,7 +70,7 @@ def _with_file(actions: Any, name: str, summary: str) -> argparse.ArgumentParser
 
 
 def point_in_time(text: str) -> float:
-    """Return seconds since the epoch for ``2h`` (ago), a date or a time; local if it has no zone.
+    """Return seconds since the epoch for ``2h`` (ago), a date or a time; without a zone, the time is local.
 
     Raises:
         argparse.ArgumentTypeError: The text is none of these.

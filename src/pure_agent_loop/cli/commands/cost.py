@@ -20,7 +20,7 @@ from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import one_line
 
 _EPILOG = """\
-Costs are those of the time of each request. Days are UTC days.
+Costs use the prices at the time of each request. Days are UTC days.
 
 examples:
   pal cost
@@ -31,7 +31,7 @@ examples:
 
 
 class _Groups(tuple[str, ...]):
-    """Groups of expenses, those of metadata included, of which only the form is listed."""
+    """Choices for grouping costs; any ``metadata.KEY`` is accepted, but ``--help`` lists only that form."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ def add_cost(parser: argparse.ArgumentParser) -> None:
         "pattern", nargs="?", default="*", metavar="PATTERN", help="model, or a pattern such as 'gpt-5*'"
     )
     add_json(prices)
-    update = actions.add_parser("update", help="use the prices of a file instead of the present ones")
+    update = actions.add_parser("update", help="use prices from a file instead of the current ones")
     update.add_argument(
         "file", type=Path, metavar="FILE", help="prices/data.json of genai-prices, or a copy of it"
     )

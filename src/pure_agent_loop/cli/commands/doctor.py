@@ -52,7 +52,8 @@ from pure_agent_loop.support.terminal import aligned, one_line, safe_text
 
 WIDTH = 100  # columns if there is no terminal
 TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
-_ENDPOINT = ("model", "base_url", "profile", "download", "env_file")  # a fallback is examined by name
+# Endpoint options without those for fallbacks: `--model` examines a fallback.
+_ENDPOINT = ("model", "base_url", "profile", "download", "env_file")
 _COUNTS = {  # names in a message, and fields of `TokenUsage`
     "prompt": "prompt_tokens",
     "read": "cached_tokens",
@@ -233,7 +234,8 @@ def _as_text(found: Survey, has_key: bool, output: CommandOutput) -> str:
     }
     labels = aligned(map(shown_name, head))
     lines = "".join(f"{label}  {one_line(text)}\n" for label, text in zip(labels, head.values(), strict=True))
-    width = shutil.get_terminal_size((WIDTH, 24)).columns - 2  # the mark for a notice in a conversation
+    # Two columns less, for the mark of a notice in a conversation.
+    width = shutil.get_terminal_size((WIDTH, 24)).columns - 2
     return survey_text(
         found, width, head=lines, paint=lambda verdict, text: output.paint(_COLOURS[verdict], text)
     )

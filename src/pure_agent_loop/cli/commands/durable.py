@@ -85,7 +85,7 @@ def add_submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", metavar="ID", help="session to continue (default: a new one)")
     parser.add_argument("--priority", type=positive, metavar="N", help="1 or more; lower numbers run first")
     parser.add_argument(
-        "--max-attempts", type=positive, metavar="N", help="attempts of a run that ends its process"
+        "--max-attempts", type=positive, metavar="N", help="attempts of a run that crashes its process"
     )
     parser.add_argument("--wait", action="store_true", help="wait for the answer and print it")
 
@@ -113,7 +113,7 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
         except KeyboardInterrupt:
             output.info(notice("cli.durable_continues", hint=hint))
             return INTERRUPTED
-        # By default the database is a file, which `pal run` does not search.
+        # Without --database the runs are in a file that `pal run` does not search, so name the file.
         shown = options.database if database_of(options.database) else engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:
@@ -149,7 +149,7 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
     add_json(show)
     delete = actions.add_parser("delete", help="delete durable runs with everything recorded in them")
     delete.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="run ID")
-    delete.add_argument("--stop", action="store_true", help="cancel those that have not ended")
+    delete.add_argument("--stop", action="store_true", help="cancel runs that have not ended")
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     _add_listing(listing)
     for action in (listing, show, delete):

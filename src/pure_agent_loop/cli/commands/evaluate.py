@@ -1,16 +1,18 @@
-"""The command ``eval``: evaluate with leaderboard questions, or with cases from a file."""
+"""The command ``eval``: evaluate an agent or a model with cases from a file."""
 
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import runpy
-import shutil
 import sys
-import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.arguments import add_options, describe, read_options
+from pure_agent_loop.cli.arguments import add_options, describe, options_of, read_options
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import ModelOptions
@@ -18,36 +20,51 @@ from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.evaluation import add_arguments, run
-from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG
-from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.llm.tool_modes.client import ToolModeClient
-from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import number, positive
 from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
-    from pure_agent_loop.evaluation import CaseOutcome, Dataset, EvaluationReport
+    from pure_agent_loop.evaluation import CaseOutcome, Dataset, EvaluationReport, Reports
+    from pure_agent_loop.sessions import SqliteStore
 
-OWN = """
-FILE holds your own cases: a Python file with a Dataset and optionally an Agent, or YAML, JSON or JSON
-lines. The agent comes from the file or from --agent; the default is the chosen model without tools.
---out writes the report, --limit takes the first cases, and --seed is sent with the requests.
-Exit codes with FILE: 0 enough cases passed and, with --compare, none got worse; else 1.
+DESCRIPTION = "Evaluate an agent or a model with your own cases."
+EPILOG = """\
+FILE is a Python file with a Dataset and optionally an Agent, or YAML, JSON or JSON lines. The agent comes
+from the file or from --agent, and --model replaces its model; the default is the chosen model without tools.
+With --out, the same command resumes an evaluation that was ended. Exit codes: 0 enough cases passed and
+nothing is worse beyond chance than in --compare, or than with the first of several models; else 1.
 """
-_OF_FILES = ("agent", "repeats", "compare", "at_least")
-_OF_QUESTIONS = ("sets", "max_tokens", "yes")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    describe(parser, DESCRIPTION, EPILOG + OWN)
+    describe(parser, DESCRIPTION, EPILOG)
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="file with your own cases")
-    add_options(parser.add_argument_group("model"), ModelOptions)
-    add_arguments(parser.add_argument_group("questions"))
-    own = parser.add_argument_group("with FILE")
+    model = parser.add_argument_group("model")
+    model.add_argument(
+        "-m",
+        "--model",
+        dest="models",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="model name, or path of a .gguf file; repeatable to compare models",
+    )
+    add_options(model, ModelOptions, only={row.name for row in options_of(ModelOptions)} - {"model"})
+    own = parser.add_argument_group("cases")
+    own.add_argument("--limit", type=positive, metavar="N", help="take the first N cases (default: all)")
+    own.add_argument("--seed", type=int, metavar="S", help="seed sent with the requests")
+    own.add_argument(
+        "--out", type=Path, metavar="REPORT", help="write the report to this file, .json or .jsonl"
+    )
+    own.add_argument(
+        "--concurrency", type=positive, default=1, metavar="N", help="concurrent runs (default: 1)"
+    )
+    own.add_argument(
+        "--table", choices=("text", "markdown"), default="text", help="table format (default: text)"
+    )
     own.add_argument("--agent", metavar="MODULE:NAME", help="agent to evaluate")
     own.add_argument("--repeats", type=positive, metavar="N", help="runs per case (default: 1)")
     own.add_argument("--compare", type=Path, metavar="REPORT", help="earlier report written by --out")
@@ -58,95 +75,147 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
             lambda text: user_text("cli.number_range", text=text, low=0, high=1),
         ),
         metavar="SHARE",
-        help="share that must pass, 0 to 1 (default: 1; 0 with --compare)",
+        help="share that must pass, 0 to 1 (default: 1; 0 with --compare or several models)",
     )
 
 
 def evaluate(options: argparse.Namespace, output: CommandOutput) -> int:
     """Evaluate a model or an agent and return the exit code."""
-    _refuse(options, _OF_FILES if options.file is None else _OF_QUESTIONS)
-    model = read_options(ModelOptions, options)
-    configure(model, output, Path.cwd(), TerminalQuestions.at_terminal(output))
-    if options.file is not None:
-        return _evaluate_file(options, model, output)
-    is_chosen = options.yes or options.sets is not None or options.limit is not None
-    questions = TerminalQuestions.at_terminal(output)
-    if not is_chosen and questions is None:
-        raise ConfigError(notice("cli.eval_unchosen"))
-
-    def confirm(plan: str) -> bool:
-        lines = textwrap.fill(plan, shutil.get_terminal_size().columns - 1)
-        return questions is not None and questions.confirm(f"{lines}\n{user_text('cli.eval_start')}")
-
-    def client_for(_: argparse.Namespace) -> ChatModel:
-        choice = choose(model, model.thinking, output, questions=questions)
-        return ToolModeClient(choice.client, model.tool_mode, prompts_for())
-
-    vars(options).update(vars(model))
-    return run(options, client_for, confirm=None if is_chosen else confirm)
-
-
-def _refuse(options: argparse.Namespace, names: tuple[str, ...]) -> None:
-    for name in names:
-        if getattr(options, name) is not None:
-            when = notice("cli.only_with_file" if options.file is None else "cli.only_without_file")
-            raise ConfigError(notice("cli.eval_option", option=name.replace("_", "-"), when=when))
-
-
-def _evaluate_file(options: argparse.Namespace, model: ModelOptions, output: CommandOutput) -> int:
-    from pure_agent_loop.evaluation import EvaluationReport, Progress
+    from pure_agent_loop.evaluation import EvaluationReport, Reports
     from pure_agent_loop.support.portal import run_sync
 
-    former = None if options.compare is None else EvaluationReport.load(options.compare)
-    dataset, agent = _loaded(options.file)
-    agent = _agent_for(options.agent, agent, model, output)
+    if options.file is None:
+        raise ConfigError(notice("cli.eval_no_file"))
+    former = None if options.compare is None else Reports.load(options.compare)
+    lines, store = _places(options.out)
+    dataset, own = _loaded(options.file)
     dataset.cases = dataset.cases[: options.limit]
-    outcomes: list[CaseOutcome] = []
+    reports: dict[str, EvaluationReport] = {}
+    for name in dict.fromkeys(options.models) or (None,):
+        agent, key = _agent_for(name, own, options, output), name or dataset.name
+
+        def keep(outcomes: Sequence[CaseOutcome], key: str = key) -> None:
+            unfinished = EvaluationReport(dataset.name, outcomes, {"unfinished": True})
+            _write({**reports, key: unfinished}, options, output)
+
+        try:
+            reports[key] = _run(dataset, agent, lines, store, keep, options, output)
+        finally:
+            run_sync(agent.aclose())
+    if _write(reports, options, output) and lines not in (None, options.out):
+        lines.unlink(missing_ok=True)
+    return _exit_code(reports, former, options, output)
+
+
+def _run(
+    dataset: Dataset,
+    agent: Agent,
+    lines: Path | None,
+    store: SqliteStore | None,
+    keep: Callable[[Sequence[CaseOutcome]], None],
+    options: argparse.Namespace,
+    output: CommandOutput,
+) -> EvaluationReport:
+    """Evaluate an agent; if that ends early, call `keep` with the outcomes so far."""
+    from pure_agent_loop.evaluation import EvaluationReport, Progress
+
     repeats = options.repeats or 1
-    total = len(dataset.cases) * repeats
-    progress = Progress(output.progress, total, [], live=output.can_clear)
+    progress = Progress(output.progress, len(dataset.cases) * repeats, [], live=output.can_clear)
+    noted: list[CaseOutcome] = []
 
     def note(outcome: CaseOutcome) -> None:
-        outcomes.append(outcome)
+        if lines is not None:  # the file has the former ones
+            noted.clear()
+        noted.append(replace(outcome, messages=[], offered=[], token_details=[]))
         progress.add(outcome)
 
     try:
         report = dataset.run(
-            agent, repeats=repeats, concurrency=options.concurrency, seed=options.seed, on_outcome=note
+            agent,
+            repeats=repeats,
+            concurrency=options.concurrency,
+            seed=options.seed,
+            on_outcome=note,
+            out=lines,
+            sessions=store,
         )
     except BaseException:
         progress.end()
-        if outcomes:  # keep the outcomes collected so far
-            _write(EvaluationReport(dataset.name, outcomes, {"unfinished": True}), options, output)
+        if noted:
+            keep(noted if lines is None else EvaluationReport.load(lines).outcomes)
         raise
-    finally:
-        run_sync(agent.aclose())
     progress.end()
-    _write(report, options, output)
-    return _exit_code(report, former, options, output)
+    return report
 
 
 def _exit_code(
-    report: EvaluationReport,
-    former: EvaluationReport | None,
+    reports: Mapping[str, EvaluationReport],
+    former: Reports | None,
     options: argparse.Namespace,
     output: CommandOutput,
 ) -> int:
-    required = options.at_least if options.at_least is not None else float(former is None)
-    compared = None if former is None else report.compare(former)
-    if compared is not None:
-        output.result(f"{compared}\n")
-    is_worse = compared is not None and bool(compared.worse)
-    return FAILED if is_worse or report.passed < required else DONE
+    from pure_agent_loop.evaluation import Reports
+
+    is_single = former is None and len(reports) == 1
+    required = options.at_least if options.at_least is not None else float(is_single)
+    first, worse = next(iter(reports)), list[str]()
+    for (name, other), compared in Reports(reports).compare().items():
+        output.result(f"{user_text('cli.eval_pair', now=name, before=other)}\n{compared}\n")
+        worse += compared.worse if other == first else []
+    earlier = [] if former is None else [*former.reports.values()]
+    for name, report in reports.items() if earlier else ():
+        compared = report.compare(_former_of(report, earlier, options.compare))
+        heading = f"{user_text('cli.eval_pair', now=name, before=options.compare)}\n"
+        output.result(f"{heading if len(reports) > 1 else ''}{compared}\n")
+        worse += compared.worse
+    return FAILED if worse or any(report.passed < required for report in reports.values()) else DONE
 
 
-def _write(report: EvaluationReport, options: argparse.Namespace, output: CommandOutput) -> None:
-    if options.out is not None:
+def _former_of(report: EvaluationReport, former: Sequence[EvaluationReport], path: Path) -> EvaluationReport:
+    """Return the earlier report of the same model, or the only one.
+
+    Raises:
+        ConfigError: None of several reports is of this model.
+    """
+    model = report.about.get("model")
+    same = [each for each in former if each.about.get("model") == model] or former
+    if len(same) != 1:
+        raise ConfigError(notice("cli.eval_no_former", path=path, model=model))
+    return same[0]
+
+
+def _places(out: Path | None) -> tuple[Path | None, SqliteStore | None]:
+    """Return the file for outcomes, and the store of the sessions next to the report.
+
+    Raises:
+        ConfigError: The report cannot be written.
+    """
+    from pure_agent_loop.sessions import SqliteStore
+
+    if out is None or (out.exists() and not out.is_file() and not out.is_dir()):
+        return None, None  # nothing is kept next to a device or a pipe
+    if out.is_dir():
+        raise ConfigError(notice("cli.eval_out", out=out, error=os.strerror(errno.EISDIR)))
+    lines = out if out.suffix == ".jsonl" else out.with_name(f"{out.name}.outcomes.jsonl")
+    return lines, SqliteStore(out.with_name(f"{out.name}.sessions.db"))
+
+
+def _write(
+    reports: Mapping[str, EvaluationReport], options: argparse.Namespace, output: CommandOutput
+) -> bool:
+    """Print the report or the reports, and write them to the file; return False if that failed."""
+    from pure_agent_loop.evaluation import Reports
+
+    is_written = True
+    report = Reports(reports) if len(reports) > 1 else next(iter(reports.values()))
+    if options.out is not None and options.out.suffix != ".jsonl":
         try:
             report.save(options.out)
         except OSError as error:
             output.fail(notice("cli.eval_out", out=options.out, error=error.strerror or error))
+            is_written = False
     output.result(f"{report.table('markdown') if options.table == 'markdown' else report}".rstrip() + "\n")
+    return is_written
 
 
 def _loaded(path: Path) -> tuple[Dataset, Agent | None]:
@@ -155,7 +224,8 @@ def _loaded(path: Path) -> tuple[Dataset, Agent | None]:
 
     if path.suffix.lower() != ".py":
         return Dataset.from_file(path), None
-    sys.path.insert(0, str(path.resolve().parent))  # like `python FILE`
+    # So that the file can import its neighbors, as with `python FILE`.
+    sys.path.insert(0, str(path.resolve().parent))
     try:
         names: dict[str, Any] = runpy.run_path(str(path), run_name="pal_eval")
     except (Exception, SystemExit) as error:
@@ -177,16 +247,24 @@ def _one_of(names: dict[str, Any], kind: type, name: str, path: Path, *, needed:
     return next(iter(objects.values()))
 
 
-def _agent_for(name: str | None, agent: Agent | None, options: ModelOptions, output: CommandOutput) -> Agent:
+def _agent_for(
+    name: str | None, agent: Agent | None, arguments: argparse.Namespace, output: CommandOutput
+) -> Agent:
+    """Return the agent to evaluate, with the model `name` unless it is None."""
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.cli.load import load_object
 
+    options = read_options(ModelOptions, arguments)
     if name is not None:
-        agent = load_object("--agent", name)
+        options = replace(options, model=name, typed_options=options.typed_options | {"model"})
+    questions = TerminalQuestions.at_terminal(output)
+    configure(options, output, Path.cwd(), questions)
+    if arguments.agent is not None:
+        agent = load_object("--agent", arguments.agent)
         if not isinstance(agent, Agent):
-            raise ConfigError(notice("cli.eval_agent", agent=name))
+            raise ConfigError(notice("cli.eval_agent", agent=arguments.agent))
     chosen = {
-        "model": options.model,
+        "model": options.model if name is None else None,
         "base-url": options.base_url,
         "fallback": options.fallback or None,
         "temperature": options.temperature,
@@ -194,11 +272,11 @@ def _agent_for(name: str | None, agent: Agent | None, options: ModelOptions, out
         "tool-mode": None if options.tool_mode == "auto" else options.tool_mode,
     }
     if agent is not None:
-        conflict = next((name for name, value in chosen.items() if value is not None), None)
+        conflict = next((option for option, value in chosen.items() if value is not None), None)
         if conflict is not None:
             raise ConfigError(notice("cli.eval_conflict", conflict=conflict))
-        return agent
-    choice = choose(options, options.thinking, output, questions=TerminalQuestions.at_terminal(output))
+        return agent if name is None else agent.clone(model=name)
+    choice = choose(options, options.thinking, output, questions=questions)
     return Agent(
         llm=choice.client,
         system_prompt="",

@@ -34,11 +34,11 @@ from pure_agent_loop.cli.settings.servers import with_servers
 from pure_agent_loop.cli.task import PipedAnswer, media_named, read_task, tasks_of_lines, with_attached
 from pure_agent_loop.cli.toolset import (
     RunToolset,
+    assistant_settings,
     check_given_rules,
     make_toolset,
     rules_of,
     suggest,
-    system_prompt,
     workspace_of,
 )
 from pure_agent_loop.cli.trust import may_guide
@@ -108,6 +108,10 @@ def add_run(parser: argparse.ArgumentParser, arguments: str = "TASK") -> None:
 
 def run(options: CommandOptions, output: CommandOutput) -> int:
     """Run the task and return the exit code."""
+    if options.explain_run is not None:
+        from pure_agent_loop.cli.explain_run import explain_run
+
+        return explain_run(options, output)
     workspace = workspace_of(options.workspace)
     lines = options.input_format == "stream-json"
     if lines and (options.output_format != "stream-json" or options.task or options.explain):
@@ -134,12 +138,15 @@ def run(options: CommandOptions, output: CommandOutput) -> int:
 
             task = stack.enter_context(held(toolset.mcp, task, typed_task))
         check_given_rules(typed, options, toolset, output)
-        _answer_settings(options)  # an invalid schema must also be reported before that
+        _answer_settings(options)  # an invalid schema must also be reported before a model starts
         ask_for_model(options, output, questions)
         choice = choose(options, options.thinking, output, questions=questions)
         toolset = toolset.for_model(is_tiny=choice.is_tiny)
         on_ask = _ask_function(options, toolset, questions)
-        agent = make_agent(options, choice, on_ask, toolset, workspace, trusted=trusted)
+        is_attended = questions is not None
+        agent = make_agent(
+            options, choice, on_ask, toolset, workspace, trusted=trusted, is_attended=is_attended
+        )
         if options.explain and task is not None:
             from pure_agent_loop.cli.one_run import explain
 
@@ -181,26 +188,38 @@ def make_agent(
     workspace: Path,
     *,
     trusted: Guidance | None,
-    extra_prompt: str = "",
+    is_attended: bool = False,
+    remembered: str = "",
     compaction: Compactor | bool = True,
     shows_reasoning: bool = False,
 ) -> Agent:
     """Create the agent that the options describe.
 
     Args:
-        on_ask: Asks the user; None without a terminal.
+        on_ask: Answers questions about calls; None if nothing can.
         trusted: Instructions in the folder, if they are trusted.
+        is_attended: True if a person can answer questions.
+        remembered: The person's notes about the folder.
         shows_reasoning: True to show the reasoning that the server sends, even if it was not requested.
     """
     from pure_agent_loop.agent import Agent
 
-    settings = agent_arguments(options)
-    extra_prompt = "\n\n".join(text for text in (extra_prompt, options.append_system) if text)
-    prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
-    if extra_prompt:
-        prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{extra_prompt}"
-    if prompt is not None:
-        settings["system_prompt"] = prompt
+    settings, limits = agent_arguments(options), limits_of(options)
+    if options.system is not None:
+        settings["system_prompt"] = options.system
+    elif not choice.is_tiny:  # a tiny model follows a short prompt better
+        settings |= assistant_settings(
+            workspace,
+            toolset,
+            options.permission_mode,
+            limits,
+            trusted=trusted,
+            is_attended=is_attended,
+            remembered=remembered,
+        )
+    if options.append_system:
+        prompt = settings.get("system_prompt", prompts_for().system_prompt)
+        settings["system_prompt"] = f"{prompt}\n\n{options.append_system}"
     settings |= _answer_settings(options)
     return Agent(
         llm=choice.client,
@@ -210,8 +229,8 @@ def make_agent(
         subagents=toolset.subagents,
         name="pal run",
         cwd=workspace,
-        limits=limits_of(options),
-        emit_reasoning_events=shows_reasoning or options.thinking != "off",
+        limits=limits,
+        emit_reasoning_events=shows_reasoning or options.thinking not in ("off", "none"),
         permission_rules=rules_of(options),
         on_ask=on_ask,
         compaction=compaction,

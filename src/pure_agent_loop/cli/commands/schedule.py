@@ -112,7 +112,7 @@ def _add_options(add: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="timeout for --to-command (default: 60)",
     )
-    add.add_argument("--paused", action="store_true", help="add it paused")
+    add.add_argument("--paused", action="store_true", help="add the schedule paused")
     add.add_argument("--replace", action="store_true", help="replace a schedule of the same name")
 
 
@@ -141,7 +141,7 @@ def schedule(options: argparse.Namespace, output: CommandOutput) -> int:
     return DONE
 
 
-_Done = tuple[dict[str, Any], str, str]  # JSON, text, and message for standard error
+_Done = tuple[dict[str, Any], str, str]  # JSON result, text result, and message for standard error
 
 
 def _add(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.arguments import add_options, describe, options_of, read_options, seconds
 from pure_agent_loop.cli.choose import choose
-from pure_agent_loop.cli.commands.worker import load_agents, load_deps
+from pure_agent_loop.cli.commands.worker import (
+    add_stop_with_stdin,
+    execute,
+    load_agents,
+    load_deps,
+    with_conversations,
+)
 from pure_agent_loop.cli.database import database_of
 from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.first_start import ask_for_model
 from pure_agent_loop.cli.options import (
     EndpointOptions,
     LimitOptions,
@@ -28,13 +37,17 @@ from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.service_log import add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import servers_for
-from pure_agent_loop.durable import hide_password
+from pure_agent_loop.cli.toolset import RunToolset, assistant_settings
+from pure_agent_loop.durable import Engine, WorkerProcess, hide_password, stop_with_stdin
 from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.support.child import command_argv
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice, user_text
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 
 DEFAULT_PORT = 8484
+_WORKER_SECONDS = 10.0  # maximum wait for the worker before the page starts anyway
 TOKEN_VARIABLE = "PAL_SERVER_TOKEN"  # noqa: S105 - the name of a variable
 _EPILOG = """\
 Without --agents, the agent 'default' is served: the model of 'pal run', read-only tools for this folder, and
@@ -82,10 +95,18 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--no-work",
         action="store_true",
-        help="do not execute durable runs here; 'pal worker' processes do",
+        help="start no worker for durable runs; 'pal worker' processes execute them",
     )
+    work.add_argument("--only-work", action="store_true", help=argparse.SUPPRESS)  # for the child process
+    add_stop_with_stdin(work)
     work.add_argument(
         "--folder", metavar="DIR", help="folder for the server's data (default: the data folder)"
+    )
+    work.add_argument(
+        "--keep-days",
+        type=positive,
+        metavar="N",
+        help="delete sessions and runs not used for N days, each day (default: keep them)",
     )
     work.add_argument(
         "--grace",
@@ -128,6 +149,8 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
     """
     if not all(map(importlib.util.find_spec, ("starlette", "uvicorn", "websockets"))):
         raise MissingExtraError(notice("library.feature_server"), "server")
+    if options.stop_with_stdin:
+        stop_with_stdin()
     with service_log(options, output.progress):
         return _serve(options, output)
 
@@ -144,6 +167,7 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         grace=options.grace,
         prefix=options.prefix,
         models=tuple(options.allow_model),
+        keep_days=options.keep_days,
     )
     check_host(options.host, settings, has_tls=bool(options.tls_cert))
     if options.agents and options.mcp_config:
@@ -153,6 +177,10 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         raise ConfigError(notice("cli.serve_limits", option=limited[0]))
     agents = load_agents(options.agents, output) if options.agents else _default(default, questions, output)
     database = database_of(options.database)
+    if options.only_work:
+        deps = load_deps(options.deps)
+        agents = agents if options.agents else with_conversations(agents, output)
+        return execute(Engine(database, agents=agents, grace=options.grace, deps=deps), options, output)
     own_token = options.token or os.environ.get(TOKEN_VARIABLE) or None
     app = create_app(
         agents,
@@ -162,12 +190,13 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         database=database,
         folder=options.folder,
         deps=load_deps(options.deps),
-        executes=not options.no_work,
+        executes=database is None and not options.no_work,
         hosts=settings.hosts,
         origins=settings.origins,
         grace=settings.grace,
         prefix=settings.prefix,
         models=settings.models,
+        keep_days=settings.keep_days,
     )
     sockets = bind_socket(options.host, options.port)
     port = sockets.getsockname()[1]
@@ -187,7 +216,12 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
     def stopping() -> None:
         output.info(notice("cli.serve_stopping", grace=options.grace))
 
-    Serving(config, options.grace, ready, stopping).run([sockets])
+    with ExitStack() as stack:
+        if database is not None and not options.no_work:
+            child = command_argv(*options.command_line, "--only-work", "--stop-with-stdin")
+            worker = stack.enter_context(WorkerProcess(child, database, grace=options.grace))
+            worker.wait_ready(_WORKER_SECONDS)  # after the timeout, the page starts without a worker
+        Serving(config, options.grace, ready, stopping).run([sockets])
     output.info(notice("cli.command_stopped"))
     return DONE
 
@@ -199,12 +233,18 @@ def _default(
     if not options.any_folder:
         check_workspace(workspace)
     servers = servers_for(options, workspace, questions, output)
-    choice = choose(options, "off", output, questions=questions)
+    ask_for_model(options, output, questions)
+    choice, limits = choose(options, "off", output, questions=questions), limits_of(options)
+    toolset = RunToolset(starter_tools("."), mcp=servers)
+    about: dict[str, Any] = {}
+    if not choice.is_tiny:
+        about = assistant_settings(workspace, toolset, "ask", limits, trusted=None, is_attended=True)
     return {
         "default": Agent(
+            **about,
             llm=choice.client,
-            tools=[*starter_tools("."), *([servers] if servers else [])],
-            limits=limits_of(options),
+            tools=[*toolset.tools, *([servers] if servers else [])],
+            limits=limits,
             audit=AuditLog(),
             permission_mode="ask",
         )

@@ -20,7 +20,7 @@ from pure_agent_loop.cli.arguments import (
     describe,
 )
 from pure_agent_loop.cli.database import at_database, store_for
-from pure_agent_loop.cli.deletion import DAY, deletion_for, is_deletion_confirmed, prune
+from pure_agent_loop.cli.deletion import deletion_for, is_deletion_confirmed
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import BOLD, DIM, RED, CommandOutput, counted
@@ -35,7 +35,7 @@ from pure_agent_loop.cli.which_session import (
     to_resume,
 )
 from pure_agent_loop.errors import ConfigError, MissingExtraError, SessionError, SessionWriteError
-from pure_agent_loop.session import SessionManager
+from pure_agent_loop.session import DAY, SessionManager, prune
 from pure_agent_loop.sessions import JsonlStore, Record, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
@@ -174,7 +174,7 @@ def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
     row = asdict(info)
     try:
         loaded = store.read(info.id)
-    except SessionError as error:  # the session was deleted meanwhile or is unreadable
+    except SessionError as error:  # the session was deleted in the meantime, or is unreadable
         return {**row, "problem": str(error)}
     story = read_story(loaded.records)
     row.update(steps=story.steps, messages=story.messages, task=story.task, stop_reason=story.stop_reason)

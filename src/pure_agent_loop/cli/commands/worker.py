@@ -17,6 +17,7 @@ from pure_agent_loop.cli.arguments import add_options, seconds
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.durable import describe_durable
 from pure_agent_loop.cli.commands.run import make_agent
+from pure_agent_loop.cli.detached import ConversationAgent, agent_name
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED
 from pure_agent_loop.cli.load import load_object
 from pure_agent_loop.cli.options import CommandOptions, PermissionOptions, ServingOptions
@@ -25,7 +26,7 @@ from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.service_log import add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import RunToolset
-from pure_agent_loop.durable import Engine, HealthServer, Rate, Worker
+from pure_agent_loop.durable import Engine, HealthServer, Rate, Worker, stop_with_stdin
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.support.language import notice, user_text
@@ -79,7 +80,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=3,
         metavar="N",
-        help="attempts of a run that ends its process (default: 3)",
+        help="attempts of a run that crashes its process (default: 3)",
     )
     parser.add_argument(
         "--health",
@@ -87,11 +88,21 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         metavar="[ADDRESS:]PORT",
         help="serve /live, /ready and /metrics there, without a token (address: 127.0.0.1)",
     )
+    add_stop_with_stdin(parser)
     add_log_options(parser)
+
+
+def add_stop_with_stdin(parser: Any) -> None:
+    """Add the option with which a parent process starts a child."""
+    parser.add_argument(
+        "--stop-with-stdin", action="store_true", help="stop when standard input ends, e.g. with the parent"
+    )
 
 
 def worker(options: argparse.Namespace, output: CommandOutput) -> int:
     """Run tasks until a signal stops the worker; return the exit code."""
+    if options.stop_with_stdin:
+        stop_with_stdin()
     with service_log(options, output.progress):
         return _work(options, output)
 
@@ -100,7 +111,7 @@ def _work(options: argparse.Namespace, output: CommandOutput) -> int:
     agents = load_agents(options.agents, output, any_folder=options.any_folder, download=options.download)
     engine = Engine(
         options.database,
-        agents=agents,
+        agents=agents if options.agents else with_conversations(agents, output),
         concurrency=options.concurrency,
         rates=dict(map(_rate, options.rate)),
         lease=options.lease,
@@ -108,7 +119,12 @@ def _work(options: argparse.Namespace, output: CommandOutput) -> int:
         deps=load_deps(options.deps),
         max_attempts=options.max_attempts,
     )
+    return execute(engine, options, output)
 
+
+def execute(engine: Engine, options: argparse.Namespace, output: CommandOutput) -> int:
+    """Execute the runs of an engine until a signal stops the worker; return the exit code."""
+    agents = engine.agents
     health: HealthServer | None = None
 
     def ready(begun: Worker) -> None:
@@ -129,7 +145,7 @@ def _work(options: argparse.Namespace, output: CommandOutput) -> int:
 
     with ExitStack() as stack:
         stack.enter_context(closing(engine))
-        if options.health is not None:
+        if getattr(options, "health", None) is not None:
             health = stack.enter_context(HealthServer(engine.database, *options.health))
         engine.run_worker(ready, _Stopping(options.grace, output).on_signal)
     output.info(notice("cli.worker_stopped"))
@@ -138,7 +154,7 @@ def _work(options: argparse.Namespace, output: CommandOutput) -> int:
 
 def _described(agents: Mapping[str, Agent]) -> list[str]:
     models = {name: getattr(agent.llm, "model", "") for name, agent in agents.items()}
-    return [f"{name} ({model})" if model else name for name, model in models.items()]
+    return [f"{name} ({model})" if model not in ("", name) else name for name, model in models.items()]
 
 
 def _rate(text: str) -> tuple[str, Rate]:
@@ -196,6 +212,11 @@ def load_agents(
     if isinstance(loaded, Mapping) and loaded and all(isinstance(agent, Agent) for agent in loaded.values()):
         return dict(loaded)
     raise ConfigError(notice("cli.agents_kind", where=where, kind=type(loaded).__name__))
+
+
+def with_conversations(agents: Mapping[str, Agent], output: CommandOutput) -> dict[str, Agent]:
+    """Return agents with one for the runs that leave conversations of this user on this machine."""
+    return {**agents, agent_name(): ConversationAgent(output)}
 
 
 def _default_agent(output: CommandOutput, any_folder: bool, download: bool) -> Agent:

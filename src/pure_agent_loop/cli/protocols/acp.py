@@ -67,7 +67,7 @@ from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.support.threads import in_thread
-from pure_agent_loop.toolbox import ChangeTools, Shell
+from pure_agent_loop.toolbox import Shell
 
 _EPILOG = """\
 Editors start this command; docs/acp.md shows how to configure them. The model is chosen as for 'pal run'.
@@ -302,8 +302,6 @@ class _Session:
 
     def asked(self, request: PermissionRequest) -> Asked:
         change = planned_change(self._files, request.tool, request.args)
-        if change:
-            ChangeTools(self._files).note_question(request.args)
         text = question_text(request, IN_DIFF if change else ())
         return Asked(text, Planned(*change) if change else None, kind_of(request.tool, request.args))
 

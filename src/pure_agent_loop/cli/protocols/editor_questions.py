@@ -30,14 +30,14 @@ class MessageCollector(CommandOutput):
 
 
 class DeferredQuestions(TerminalQuestions):
-    """Records that there was a question before the user can be asked."""
+    """Used before the editor can show questions: denies each question and records that there was one."""
 
     def __init__(self, output: CommandOutput) -> None:
         super().__init__(output, -1)
         self.has_asked = False
 
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:  # noqa: ARG002 - not shown yet
-        """Return False until the user can be asked."""
+        """Record the question and return False."""
         self.has_asked = True
         return False
 

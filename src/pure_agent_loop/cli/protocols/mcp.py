@@ -206,13 +206,13 @@ def _remove(name: str, output: CommandOutput) -> int:
 def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[ServerSettings, bool]:
     """Delete the login of a server; return the server's settings and whether there was a login.
 
-    The other fields are not read.
+    Only the fields that identify the server are read, so a missing variable in another field is not an error.
     """
     from pure_agent_loop.mcp import forget_login, settings_from_table
 
     identity = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
     settings = settings_from_table(name, identity, shown)
-    assert settings is not None  # `disabled` is not among these fields
+    assert settings is not None  # None only for a disabled server, and `disabled` was left out
     return settings, forget_login(settings)
 
 

@@ -51,7 +51,7 @@ def serve_here(options: ServingOptions, output: CommandOutput) -> int:
     workspace = workspace_of(options.workspace)
     typed = rules_of(options)
     configure(options, output, workspace, None)
-    options.subagents = False  # clients have subagents of their own
+    options.subagents = False  # an MCP client has its own subagents
     trusted = may_guide(workspace, None, output, trust_folder=options.trust_folder)
     toolset = make_toolset(options, workspace, output, trusted=trusted)
     check_given_rules(typed, options, toolset, output)

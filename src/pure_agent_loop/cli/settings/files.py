@@ -164,14 +164,19 @@ def keep_settings(values: Mapping[str, str], name: str = "", server: Server | No
     return str(path)
 
 
+def check_key(key: str) -> None:
+    """Raise `ConfigError` for a text with characters that no key has."""
+    if not _KEY.fullmatch(key):
+        raise ConfigError(notice("cli.not_a_key"))
+
+
 def keep_key(variable: str, key: str) -> str:
     """Save the key of a named server in a file that only the user can read; return its path.
 
     Raises:
-        ConfigError: The key has unprintable characters, or the file cannot be written.
+        ConfigError: The text cannot be a key, or the file cannot be written.
     """
-    if not _KEY.fullmatch(key):
-        raise ConfigError(notice("cli.not_a_key"))
+    check_key(key)
     _write_private(data_folder() / KEYS, f'{variable}="{key}"\n', os.O_APPEND)
     return str(data_folder() / KEYS)
 

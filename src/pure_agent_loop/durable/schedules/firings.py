@@ -6,8 +6,10 @@ row's state is made by the first available worker, so that a worker may die betw
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -16,10 +18,11 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Change
+from pure_agent_loop.durable.listener import SCHEDULES, WORK, ChangeWatch
 from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.schedules.schedule import HEARTBEAT_OK, Schedule, Times, due_times
 from pure_agent_loop.durable.schedules.schedules import FIRE, stamp
-from pure_agent_loop.durable.values import RunExistsError, TaskInfo
+from pure_agent_loop.durable.values import FIRED, RunExistsError, TaskInfo
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.media import ImageError
 from pure_agent_loop.sessions.cost import SCHEDULE
@@ -27,7 +30,7 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
-MAX_ENDED = 100  # ended firings kept per schedule
+MAX_ENDED = 100  # number of ended firings to keep per schedule
 MAX_COUNTED = 10_000  # maximum due times to count one by one for the detail of a skipped firing
 MAX_PROMPT_BYTES = 1_000_000
 _DUE = "SELECT name, spec, anchor, next_at, revision FROM @schedules WHERE enabled = 1 AND next_at <= ?"
@@ -45,6 +48,11 @@ SELECT run, due, spec FROM @firings AS one WHERE state = 'due' AND NOT EXISTS (
     WHERE earlier.schedule = one.schedule AND earlier.number < one.number
     AND earlier.state IN ('due', 'running')
 ) ORDER BY number
+"""
+_LEFT = """
+SELECT (SELECT MIN(next_at) FROM @schedules WHERE enabled = 1),
+(SELECT MIN(not_before) FROM @firings WHERE state = 'answered'),
+EXISTS (SELECT 1 FROM @firings WHERE state IN ('due', 'running', 'answered'))
 """
 _DELIVERIES = "SELECT run, spec, due, answer, tries, detail FROM @firings WHERE {condition} ORDER BY number"
 _NEXT_STATE = "UPDATE @firings SET state = ?, answer = ?, detail = ?, changed = ? WHERE run = ? AND state = ?"
@@ -88,11 +96,24 @@ class Firings:
     def __init__(self, client: Client, owner: str, now: Callable[[], float] = time.time) -> None:
         self._client, self._database, self.owner, self.now = client, client.database, owner, now
 
-    def look(self) -> None:
-        """Collect ended runs, fire due schedules, and submit their runs."""
+    def look(self) -> tuple[float, bool]:
+        """Collect ended runs, fire due schedules, and submit their runs, if there are any; see `left`."""
+        seconds, is_open = self.left()
+        if not is_open and seconds > 0:
+            return seconds, is_open
         self.collect()
         self.fire()
         self.submit()
+        return self.left()
+
+    def left(self) -> tuple[float, bool]:
+        """Return the seconds until something is due, and whether a firing has no outcome yet."""
+        ((due, retry, is_open),) = self._database.rows(_LEFT)
+        return min(math.inf if at is None else at for at in (due, retry)) - self.now(), bool(is_open)
+
+    def watch(self, seconds: float) -> contextlib.AbstractContextManager[ChangeWatch]:
+        """Watch schedules and the ends of their runs; poll each `seconds` if there are no notifications."""
+        return self._database.listener.watch(WORK, SCHEDULES, poll=seconds)
 
     def fire(self) -> list[str]:
         """Create a firing for each due time, and return the ids of their runs."""
@@ -120,15 +141,19 @@ class Firings:
 
     def submit(self) -> None:
         """Submit pending firings, one run per schedule at a time; the run's id prevents duplicates."""
-        for run_id, due, spec in self._database.rows(_SELECT_READY):
-            schedule = _load_schedule(run_id, spec)
-            if schedule is None:
-                continue
-            try:
-                prompt = _prompt(schedule)
-                if not prompt.strip():
-                    self._move(run_id, "due", "empty", detail=f"{schedule.prompt_file} is missing or empty")
-                    continue
+        # A firing that ends without a run makes way for the next one of its schedule.
+        while any([self._submit(*row) for row in self._database.rows(_SELECT_READY)]):  # noqa: C419 - all
+            pass
+
+    def _submit(self, run_id: str, due: float, spec: str) -> bool:
+        """Submit a firing; return True if it has ended without a run."""
+        schedule = _load_schedule(run_id, spec)
+        if schedule is None:
+            return False
+        state, detail = "running", ""
+        try:
+            prompt = _prompt(schedule)
+            if prompt.strip():
                 prompt = prompt.replace("{due}", schedule.shown_due(due))
                 session = schedule.session_id()
                 media = [_check_file("media", Path(name)) for name in schedule.media] or None
@@ -136,14 +161,15 @@ class Firings:
                 self._client.submit(
                     schedule.agent, prompt, run_id=run_id, session_id=session, media=media, metadata=about
                 )
-            except RunExistsError:  # submitted by a worker that then died; the prompt has changed since
-                self._move(run_id, "due", "running")
-            except (ConfigError, ImageError, OSError) as error:
-                why = safe_str(error)
-                LOG.error("Schedule %s: %s did not start: %s", schedule.name, run_id, why)  # noqa: TRY400 - no bug
-                self._move(run_id, "due", "failed", detail=safe_str(error))
             else:
-                self._move(run_id, "due", "running")
+                state, detail = "empty", f"{schedule.prompt_file} is missing or empty"
+        except RunExistsError:  # a worker submitted the run and died; the prompt has changed since then
+            pass
+        except (ConfigError, ImageError, OSError) as error:
+            state, detail = "failed", safe_str(error)
+            LOG.error("Schedule %s: %s did not start: %s", schedule.name, run_id, detail)  # noqa: TRY400 - no bug
+        self._move(run_id, "due", state, detail=detail)
+        return state != "running"
 
     def collect(self) -> None:
         """Record the outcome of ended runs."""
@@ -223,7 +249,7 @@ def _left_out(
     """Yield the newest due time for which no run starts, with the state and a detail that counts them."""
     if dues and dues[0] <= next_at:
         return
-    until = dues[0] - 0.001 if dues else now  # times have a resolution of milliseconds
+    until = dues[0] - 0.001 if dues else now  # due times have a resolution of milliseconds
     if times_left := times.latest(next_at, until, MAX_COUNTED + 1):
         count = len(times_left) if len(times_left) <= MAX_COUNTED else f"more than {MAX_COUNTED}"
         since, reason = schedule.shown_due(next_at), "no worker fired them in time"
@@ -246,7 +272,7 @@ def _fire(
     is_busy = bool(unfinished) and schedule.overlap == "skip"
     fired = []
     for due, state, detail in planned:
-        run_id = f"schedule.{schedule.name}.{stamp(due)}"
+        run_id = f"{FIRED}{schedule.name}.{stamp(due)}"
         if is_busy and state == "due":
             row = (run_id, "skipped", "the previous run has not ended")
         else:

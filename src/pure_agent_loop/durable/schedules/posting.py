@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from pure_agent_loop.durable.schedules.firings import PendingDelivery
+from pure_agent_loop.durable.values import is_of_this_host
 from pure_agent_loop.support.disk import flush_to_disk, write_all
 from pure_agent_loop.support.locking import lock_within, write_whole
 
@@ -90,7 +90,7 @@ def after_death(pending: PendingDelivery, owner: str) -> DeliveryOutcome:
         return DeliveryOutcome("answered", "")  # not started
     if delivery.kind == "command":
         return _unknown_or_retry(pending, "the worker died while the command ran; its effect is unknown")
-    if owner.rsplit("-", 2)[0] != socket.gethostname()[:40]:
+    if not is_of_this_host(owner):
         return DeliveryOutcome("unknown", f"worker {owner} died while it wrote its file {delivery.target}")
     try:
         is_written = _is_written(
@@ -130,7 +130,7 @@ def _append(path: Path, entry: bytes, record_progress: Callable[[str], None]) ->
 
 
 def _is_written(path: Path, offset: int, entry: bytes) -> bool:
-    """Return True if the entry is at its offset; remove a partial entry."""
+    """Return True if the file has the entry at this offset; remove a partial entry."""
     if not path.exists():
         return False
     with _locked(path) as handle:

@@ -22,10 +22,10 @@ from pure_agent_loop.support.language import checked_choice, notice
 
 # -- due times of schedules: cron lines in their time zone, or fixed intervals ---------------------------
 
-LATE_SECONDS = 60.0  # a run that would start later counts as missed
+LATE_SECONDS = 60.0  # a due time that is more than this late counts as missed
 _PARTS = ("minute", "hour", "day of the month", "month", "day of the week")
 _SPAN, _SPAN_FACTOR = 3_600.0, 8.0
-_START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # start of a trial run of each cron line
+_START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # a cron line is tested from this time on
 HEARTBEAT_FILE = "HEARTBEAT.md"
 HEARTBEAT_OK = "HEARTBEAT_OK"
 SAME = "same"
@@ -60,7 +60,7 @@ class Interval:
     def after(self, moment: float) -> float:
         """Return the first due time after a moment."""
         count = math.floor((moment - self._anchor) / self._seconds) + 1
-        while (candidate := self._time_at(count)) <= moment:  # the quotient may have been rounded down
+        while (candidate := self._time_at(count)) <= moment:  # needed if the quotient was rounded down
             count += 1
         return candidate
 
@@ -115,7 +115,7 @@ class Cron:
         start = datetime.fromtimestamp(moment, timezone.utc).astimezone(self._zone)
         for occurrence in self._cronsim.CronSim(self._line, start):
             time = occurrence.timestamp()
-            if time > moment:  # in a repeated hour, CronSim may have used the first occurrence
+            if time > moment:  # CronSim may return an earlier time in an hour that a clock change repeats
                 yield time
 
 
@@ -165,7 +165,7 @@ def local_zone() -> str:
     file = Path("/etc/timezone")
     name = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     if not name and not link.exists():
-        name = "UTC"  # default on a system without /etc/timezone
+        name = "UTC"  # a system without any configuration uses UTC
     if not name:
         raise ConfigError(notice("library.timezone_local"))
     return name
@@ -301,7 +301,7 @@ class Schedule:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        if not self.media:  # workers of earlier versions do not accept this field
+        if not self.media:  # omit an empty field, because workers of earlier versions reject it
             del plain["media"]
         return {**plain, "deliver": None if self.deliver is None else self.deliver.to_dict()}
 

@@ -12,8 +12,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.listener import SCHEDULES, WORK
 from pure_agent_loop.durable.schedules.schedule import Schedule
-from pure_agent_loop.durable.values import DurableNotFoundError
+from pure_agent_loop.durable.values import FIRED, DurableNotFoundError
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
 
@@ -101,7 +102,7 @@ class Schedules:
         """
         if self._queue.agents():
             self._queue.queue_for(schedule.agent)
-        else:  # no worker has ever used this database
+        else:  # no worker has ever used this database, so no agent is known
             LOG.warning(
                 "Schedule %s: agent %r cannot be checked until a worker runs.", schedule.name, schedule.agent
             )
@@ -113,6 +114,7 @@ class Schedules:
         )
         if not changed:
             raise ConfigError(notice("library.schedule_twice", name=schedule.name))
+        self._wake_workers()
         return self.get(schedule.name)
 
     def list(self) -> builtins.list[ScheduleInfo]:
@@ -177,9 +179,10 @@ class Schedules:
             DurableNotFoundError: The schedule does not exist.
         """
         info, now = self.get(name), round(self._now(), 3)
-        run_id = f"schedule.{name}.now-{stamp(now)}"
+        run_id = f"{FIRED}{name}.now-{stamp(now)}"
         spec = json.dumps(info.schedule.to_dict())
         self._database.change(FIRE, run_id, name, now, spec, "due", "", now)
+        self._wake_workers()
         return run_id
 
     def _switch(self, name: str, *, enabled: bool) -> ScheduleInfo:
@@ -187,7 +190,11 @@ class Schedules:
         if info.schedule.enabled is not enabled:
             next_at = info.schedule.times(info.anchor).after(now)
             self._database.change(_SWITCH, int(enabled), next_at, name)
+            self._wake_workers()
         return self.get(name)
+
+    def _wake_workers(self) -> None:
+        self._database.listener.send(WORK, SCHEDULES)
 
     def _info(self, row: tuple[Any, ...]) -> ScheduleInfo:
         name, spec, enabled, anchor, next_at, revision = row

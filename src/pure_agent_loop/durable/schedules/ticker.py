@@ -1,4 +1,4 @@
-"""Periodic schedule work of a worker: check once a second, and deliver answers."""
+"""Schedules of a worker: check them when one is due or has changed, and deliver answers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from pure_agent_loop.durable.listener import ChangeWatch
 from pure_agent_loop.durable.liveness import Liveness
 from pure_agent_loop.durable.schedules.firings import Firings, PendingDelivery
 from pure_agent_loop.durable.schedules.posting import (
@@ -38,6 +39,7 @@ class Ticker:
         self._firings, self._in_thread = firings, in_thread
         self._jobs: set[asyncio.Task[None]] = set()
         self._loop_task: asyncio.Task[None] | None = None
+        self._watch: ChangeWatch | None = None
 
     def start(self) -> None:
         """Start the periodic check."""
@@ -59,14 +61,16 @@ class Ticker:
         if self._jobs:
             await asyncio.wait(set(self._jobs))
 
-    async def look(self) -> None:
-        """Check once, and start deliveries."""
-        await self._in_thread(self._firings.look)
-        for run_id in await self._in_thread(self._firings.waiting):
+    async def look(self) -> float:
+        """Check once, and start deliveries; return the seconds until the next check."""
+        seconds: float
+        seconds, is_open = await self._in_thread(self._firings.look)
+        for run_id in await self._in_thread(self._firings.waiting) if is_open else ():
             if len(self._jobs) < MAX_DELIVERIES:
                 job = asyncio.create_task(self._deliver(run_id))
                 self._jobs.add(job)
-                job.add_done_callback(self._jobs.discard)
+                job.add_done_callback(self._forget)
+        return max(seconds, TICK_SECONDS)
 
     def take_over(self, liveness: Liveness) -> None:
         """Take over deliveries of dead workers. May be called from any thread."""
@@ -75,14 +79,21 @@ class Ticker:
                 for pending in self._firings.deliveries_of(owner) if is_dead else ():
                     self._end(pending, after_death(pending, owner), owner)
 
+    def _forget(self, job: asyncio.Task[None]) -> None:
+        self._jobs.discard(job)
+        if self._watch is not None:
+            self._watch.wake()
+
     async def _run(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except Exception as error:  # noqa: BLE001 - database unavailable; the next tick tries again
-                if not self._firings.is_loss(error):
-                    LOG.warning("Checking schedules failed: %s", safe_str(error))
-            await asyncio.sleep(TICK_SECONDS)
+        with self._firings.watch(TICK_SECONDS) as self._watch:
+            while True:
+                seconds = TICK_SECONDS
+                try:
+                    seconds = await self.look()
+                except Exception as error:  # noqa: BLE001 - database unavailable; the next tick tries again
+                    if not self._firings.is_loss(error):
+                        LOG.warning("Checking schedules failed: %s", safe_str(error))
+                await self._watch.wait_in_loop(seconds)
 
     async def _deliver(self, run_id: str) -> None:
         try:

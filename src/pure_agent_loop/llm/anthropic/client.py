@@ -18,7 +18,6 @@ from pure_agent_loop.llm.anthropic.request import (
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.bounds import MAX_PART_BYTES
-from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.bodies import read_whole
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.http_client import encode_body
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 MAX_CONTINUATIONS = 10  # maximum continuations of a response that the server paused
-# Closed models: no text in a request is read as a control token.
+# No control tokens: servers of closed models read none from the text of a request.
 _PROFILE = Profile("Anthropic Messages", thinking={}, control_tokens=())
 _COUNTED = frozenset({
     "cache_control", "context_management", "mcp_servers", "messages", "model", "output_config", "system",
@@ -53,14 +52,14 @@ class AnthropicClient(ProtocolClient):
         api_key: The API key; default ``ANTHROPIC_API_KEY``, which is sent only to Anthropic or to
             ``ANTHROPIC_BASE_URL``. Not needed for servers on this machine.
         base_url: The server's URL; default ``ANTHROPIC_BASE_URL``, else Anthropic. ``/v1/messages`` is added.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+        thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
         family: Rules for what the model accepts; if None, chosen by the model's name.
         caches: Whether to place cache marks.
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, the model does not have the thinking level, or the key is
-            missing. With ``prepared=False``, the first request raises for a missing key.
+        ConfigError: An argument is invalid, or the model does not have the thinking level. The first
+            request raises for a missing key.
     """
 
     default_url = "https://api.anthropic.com"
@@ -89,8 +88,7 @@ class AnthropicClient(ProtocolClient):
         self.profile = _with_mode(_PROFILE, self.family)
         self._marks = ("cache_control",) if caches else ()
         self._has_asked = family is not None
-        self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._left_out: set[str] = set()  # responses whose omitted thinking was reported
+        self._left_out: set[str] = set()  # digests of responses whose omitted thinking was reported
 
     def _body(self, attempt: RequestAttempt) -> JsonObject:
         return self._request(attempt).body
@@ -115,7 +113,7 @@ class AnthropicClient(ProtocolClient):
         """
         request = self._request(self._adapt(messages, tools, kwargs, stream=False))
         body = {name: value for name, value in request.body.items() if name in _COUNTED}
-        counter = Connections(self._counting_transport)
+        counter = Connections(self._counting_transport, self._current_key)
         try:
             sent = _with_betas(kwargs, request.betas)
             response = await (await counter.transport()).post(encode_body(body), sent)
@@ -167,7 +165,7 @@ class AnthropicClient(ProtocolClient):
         handles: JsonObject = {}
         spent: TokenUsage | None = None
         calls = 0
-        # One exchange, and another one each time the server pauses.
+        # Each pause of the server is followed by another exchange.
         for _ in range(MAX_CONTINUATIONS):
             reader = self.reader(request.kept, calls)
             async with aclosing(self._exchange(request.body, reader, options)) as deltas:
@@ -198,7 +196,7 @@ class AnthropicClient(ProtocolClient):
         yield last._replace(usage=_sum(spent, last.usage))
 
     def _notice(self, request: MessagesRequest) -> str:
-        """Return a notice about thinking that is omitted for the first time; empty for none."""
+        """Return a notice about thinking that is omitted for the first time; empty if there is none."""
         new = set(request.left_out) - self._left_out
         self._left_out |= new
         if not new:
@@ -210,7 +208,7 @@ class AnthropicClient(ProtocolClient):
 
 
 def _with_mode(profile: Profile, family: ClaudeFamily) -> Profile:
-    """Return the profile: a typed answer is constrained output if the model supports it, otherwise a call."""
+    """Return the profile: a typed answer is constrained output if the model supports it, else a call."""
     return replace(profile, output_mode="native" if family.takes_format else "tool")
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_REGION = re.compile(r"[a-z0-9-]{1,40}")  # it becomes part of a host name
+_REGION = re.compile(r"[a-z0-9-]{1,40}")  # checked, because the region becomes part of a host name
 _SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this client sets
 # Anthropic's error type for each exception name in a stream. Source: service model of ``bedrock-runtime``.
 _EXCEPTIONS = {
@@ -61,9 +61,9 @@ class CloudClient(AnthropicClient):
             credentials.
         base_url: URL of a gateway; default the cloud's variable, else the cloud. The environment's key and
             credentials are used for the cloud and for the variable's URL only.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+        thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
         region: Region of the cloud; default its variables.
-        credentials: Credentials of the cloud's library; default the ones that the library finds.
+        credentials: Credentials of the cloud's library; by default, those that the library finds.
         family: What the model accepts; if None, chosen by its name.
         settings: ``caches``, ``prepared``, ``timeout`` and ``default_headers`` of `AnthropicClient`.
 
@@ -102,7 +102,7 @@ class CloudClient(AnthropicClient):
                 f"model={model!r} does not show which Claude it is. Pass family=family_for('claude-opus-4-6')"
                 " from pure_agent_loop.llm.anthropic.families, with the model's name."
             )
-        family = replace(family, takes_tool_changes=False)  # only a beta of Anthropic's server
+        family = replace(family, takes_tool_changes=False)  # this beta exists on Anthropic's own server only
         if api_key and credentials is not None:
             raise ConfigError("credentials: api_key was passed too. Pass one of them.")
         self._refuse_headers("default_headers", settings.get("default_headers"))
@@ -115,7 +115,7 @@ class CloudClient(AnthropicClient):
         else:
             base_url = base_url or self.address_in(self.region)
         super().__init__(model, api_key, base_url, thinking_level, family=family, **settings)
-        self._is_refined = True  # no server lists facts about the model
+        self._is_refined = True  # skip the request for facts about the model, which clouds do not offer
 
     @classmethod
     @abstractmethod
@@ -124,7 +124,7 @@ class CloudClient(AnthropicClient):
 
     @classmethod
     def default_address(cls, environ: Mapping[str, str]) -> str:
-        """Return the cloud's URL for the environment's region. Raises `ConfigError` without one."""
+        """Return the cloud's URL for the environment's region. Raises `ConfigError` if it is not set."""
         return cls.address_in(cls._checked_region(None, None, environ))
 
     @classmethod
@@ -159,7 +159,7 @@ class CloudClient(AnthropicClient):
 
     @classmethod
     def _usual_region(cls, _session: object) -> str:
-        """Return the region that the cloud's library is configured for; empty for none."""
+        """Return the region that the cloud's library is configured for; empty if there is none."""
         return ""
 
     @abstractmethod
@@ -176,7 +176,7 @@ class CloudClient(AnthropicClient):
         if not key and not self._is_given and not self._takes_variable and is_loopback(self.base_url):
             key = "not-needed"
         self._settings["api_key"] = key or ""
-        self._settings["auth_headers"] = {}  # the token differs per request
+        self._settings["auth_headers"] = {}  # set for each request, because the token changes
         self._know(key or "")
 
     def _know(self, *values: str) -> None:
@@ -308,12 +308,12 @@ class _CloudTransport:
         """See `Transport`. The option ``stream`` selects the URL."""
         url, transport = list(self._transports.items())[bool(options["stream"])]
         authorize = self._authorizer()
-        assert authorize is not None  # the client is in use
+        assert authorize is not None  # the client is alive while its transport is in use
         headers = {**(options.get("extra_headers") or {}), **await authorize(url, body)}
         return await transport.post(body, {**options, "extra_headers": headers})
 
     async def get(self, url: str, seconds: float) -> Any:
-        """See `Transport`. Clouds have no other URL to get."""
+        """See `Transport`. A cloud has no other URL to read."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -354,7 +354,7 @@ class AmazonEvents:
             for message in self._buffer:
                 if payload := _payload_of(message.headers, message.payload):
                     yield payload
-        except self._stream.InvalidPayloadLength as error:  # the library has a bound
+        except self._stream.InvalidPayloadLength as error:  # the library limits the size of an event
             said = f"The server sent an event that is too large: {error}"
             raise LLMError(said, kind="bad_request") from error
         except (self._stream.ParserError, ValueError, TypeError, AttributeError, KeyError) as error:
@@ -366,7 +366,7 @@ class AmazonEvents:
 
 
 def _payload_of(headers: JsonFields, payload: bytes) -> bytes:
-    """Return the event that a message holds; empty for none."""
+    """Return the event in a message; empty if there is none."""
     kind = headers.get(":message-type")
     if kind == "event":
         data = parse_json(payload).get("bytes") if headers.get(":event-type") == "chunk" else None
@@ -392,12 +392,12 @@ class AmazonReader(MessagesReader):
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
-    """Convert errors of Amazon's library about the configuration and the credentials."""
+    """Convert errors of Amazon's library that concern the configuration or the credentials."""
     errors = cloud_module("botocore.exceptions", BedrockClient.cloud)
     try:
         yield
     except (errors.ProfileNotFound, errors.ConfigParseError, errors.PartialCredentialsError) as error:
-        raise ConfigError(f"{error}. Correct profile=..., AWS_PROFILE or what they name.") from error
+        raise ConfigError(f"{error}. Correct profile=..., AWS_PROFILE, or the named profile.") from error
     except (errors.BotoCoreError, errors.ClientError) as error:
         is_cut = isinstance(error, (errors.HTTPClientError, errors.ConnectionError))
         text = f"The AWS credentials cannot be fetched: {error}"
@@ -424,7 +424,8 @@ class BedrockClient(CloudClient):
     cloud = "Amazon Bedrock"
     url_variable = "ANTHROPIC_BEDROCK_BASE_URL"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
-    body_version = "bedrock-2023-05-31"  # some models reject newer ones: anthropics/anthropic-sdk-python#2031
+    # Some models reject newer versions: anthropics/anthropic-sdk-python#2031.
+    body_version = "bedrock-2023-05-31"
     region_variables = ("AWS_REGION", "AWS_DEFAULT_REGION")
     hosts = re.compile(r"(.+\.)?bedrock-runtime(-fips)?\.[a-z0-9-]+\.(vpce\.)?amazonaws\.com")
     reader = AmazonReader

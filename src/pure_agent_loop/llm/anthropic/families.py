@@ -67,17 +67,17 @@ class ClaudeFamily:
         """Return the request fields for a level.
 
         Args:
-            level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+            level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
 
         Raises:
             ConfigError: The family has no such level.
         """
-        if level is None:
+        if level in (None, "off"):
             return {"thinking": _ADAPTIVE} if self.thinks_unasked and self.thinking == "adaptive" else {}
-        if level == "off":
+        if level == "none":
             if self.off is None:
                 raise ConfigError(
-                    f"thinking_level='off': {self.name} always thinks. Use 'low', or leave it out."
+                    f"thinking_level='none': {self.name} always thinks. Use 'low', or leave it out."
                 )
             return {"thinking": {"type": self.off}} if self.thinks_unasked else {}
         if self.thinking == "none":
@@ -192,7 +192,7 @@ def family_for(model: str) -> ClaudeFamily:
 
 
 def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
-    """Return a family, updated with what the server lists about the model.
+    """Return a family, updated with the server's facts about the model.
 
     Args:
         family: The family found by the model's name.

@@ -27,27 +27,27 @@ from pure_agent_loop.llm.messages import (
     is_question,
     plain_text,
     split_data_url,
+    written_content,
 )
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default, LearnedLimit
 from pure_agent_loop.llm.values import get
-from pure_agent_loop.media import by_bytes, part_words
-from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
 HANDLES = (
-    "server_handles"  # ids of objects that the server holds, such as its container, by field of the request
+    "server_handles"  # field: ids of objects on the server, such as its container, by field of the request
 )
-PREFIX = "blocks_after"  # digest of everything before these blocks
-TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response in the history has them
-CHANGES = "tool_changes"  # changes to these tools in the request, sent as a system entry before the response
+PREFIX = "blocks_after"  # field: digest of everything before the blocks of the response
+TOOLS = "tools_at_start"  # field: `tools` of the request, if no earlier response in the history has them
+CHANGES = "tool_changes"  # field: changes to these tools, sent as a system entry before the response
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 TOOLS_BETA = "inline-tools-2026-09-15"
 SUMMARY_BETA = "compact-2026-09-04"
-_EDIT_BETAS = {"compact": "compact-2026-01-12", "clear": "context-management-2025-06-27"}  # by first word
+# Beta header of an edit, by the first word of the edit's type.
+_EDIT_BETAS = {"compact": "compact-2026-01-12", "clear": "context-management-2025-06-27"}
 MAX_ID = 64  # maximum characters of a call's id
 MIN_BUDGET = 1_024  # smallest budget for thinking, in tokens
 CONTINUE = "Continue."  # a request must begin and end with a user message
@@ -142,7 +142,7 @@ class RequestWriter:
         asked = {**body, **extra}
         if "compaction" in asked and "context_management" in asked:
             raise ConfigError("compaction and context_management exclude each other. Leave one of them out.")
-        # The history, with the tools that keep its thinking valid.
+        # Write the history with the tools that keep its thinking valid.
         system = [text for m in messages if m["role"] in SYSTEM_ROLES for text in _text_blocks(m["content"])]
         history = self._since_summary([m for m in messages if m["role"] not in SYSTEM_ROLES])
         turns = self._turns(history, system, [_tool(tool) for tool in tools or ()], asked)
@@ -156,8 +156,8 @@ class RequestWriter:
         if system:
             body["system"] = system
         body["messages"] = turns.messages
-        # Cache marks, then the caller's own fields.
-        kept = turns.kept()  # without cache marks, whose places change
+        # Add cache marks first, then the caller's own fields.
+        kept = turns.kept()  # taken before cache marks are added, because their places change
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
@@ -197,7 +197,7 @@ class RequestWriter:
         """Write the history with the tools that keep the most thinking valid: earlier or current ones.
 
         Changes of earlier tools are system entries, each at the place where it was first sent. Only the
-        newest tools recorded in a response are tried: tools before them kept even less.
+        newest tools recorded in a response are tried: earlier tools keep even less.
         """
 
         def written(start: list[JsonObject], *, is_earlier: bool) -> _Turns:
@@ -264,7 +264,7 @@ class RequestWriter:
         return fields
 
     def _sample(self, fields: JsonObject, name: str, value: object) -> None:
-        if isinstance(value, Default):  # the model's default is better than this package's
+        if isinstance(value, Default):  # leave the default to the model
             return
         if not self.family.takes_sampling:
             raise ConfigError(f"{name}={value!r}: {self.family.name} rejects sampling options. Leave it out.")
@@ -281,7 +281,7 @@ class RequestWriter:
             if not is_close and (name != "temperature" or value != 1):
                 raise ConfigError(
                     f"{name}={value!r}: {self.family.name} rejects it while it thinks. Leave it out, or use "
-                    "thinking_level='off'."
+                    "thinking_level='none'."
                 )
 
     def _translate(self, fields: JsonObject, options: Options) -> None:
@@ -299,7 +299,7 @@ class RequestWriter:
             return
         if form is not None and form.get("type") == "json_schema":
             schema = form["json_schema"]["schema"]
-            if not is_closed(schema):  # the next response format is then tried
+            if not is_closed(schema):  # raise a refusal, after which the next response format is tried
                 said = "output_config.format: the json_schema has free keys or refers to itself"
                 raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
             self._config(fields, format={"type": "json_schema", "schema": _strict(schema)})
@@ -345,7 +345,7 @@ class RequestWriter:
         if isinstance(wanted, Default):
             return None
         way_out = "Use tool_choice='auto'" + (
-            " or thinking_level='off'"
+            " or thinking_level='none'"
             if rule == "without_thinking"
             else ", and ask for the call in the prompt"
         )
@@ -388,9 +388,9 @@ class _Turns:
     is_earlier: bool
     left_out: list[str] = field(default_factory=list)
     keeps_invalid: bool = False
-    valid: int = 0  # responses whose thinking is valid
-    invalid: int = 0  # responses whose thinking is no longer valid
-    reaches_now: bool = True  # whether the tools can be changed to the current ones
+    valid: int = 0  # number of responses whose thinking is valid
+    invalid: int = 0  # number of responses whose thinking is no longer valid
+    reaches_now: bool = True  # whether entries can change the tools to the current ones
     changes_tools: bool = False
     has_summary: bool = False
     _in_force: JsonObject | None = None  # tools by name, once the response with `tools` was added
@@ -418,7 +418,7 @@ class _Turns:
         else:
             blocks = _parts(message["content"])
         if not blocks:
-            if self._turns and self._turns[-1]["role"] == "system":  # nothing follows the entry
+            if self._turns and self._turns[-1]["role"] == "system":  # drop an entry that no response follows
                 self._turns.pop()
                 self._in_force = None
             return
@@ -426,7 +426,7 @@ class _Turns:
         if role == "assistant" and not self._turns and not _is_summary(blocks[0]):
             self._turns.append({"role": "user", "content": [_text(CONTINUE)]})
         if self._turns and self._turns[-1]["role"] == role:
-            if self._turns[-1]["content"][0]["type"] not in _THINKING:  # thinking may only come first
+            if self._turns[-1]["content"][0]["type"] not in _THINKING:  # thinking must come first in a turn
                 blocks = [block for block in blocks if block["type"] not in _THINKING]
             self._turns[-1] = {"role": role, "content": [*self._turns[-1]["content"], *blocks]}
         else:
@@ -538,7 +538,8 @@ class _Turns:
             return blocks
         self.invalid += 1
         can_drop = (self.body.get("thinking") or {}).get("type") == "adaptive"
-        if is_open and can_drop:  # the newest round needs its thinking, so the server decides
+        # Keep the thinking, which the newest round needs; the server decides if it is valid.
+        if is_open and can_drop:
             self.keeps_invalid = True
             return blocks
         self.left_out.append(after)
@@ -628,30 +629,21 @@ def _text_blocks(content: object) -> list[JsonObject]:
 
 def _parts(content: Any) -> list[JsonObject]:
     """Return blocks for a content; blank texts are omitted, because the server rejects them."""
-    if isinstance(content, str):
-        return [_text(content)] if content.strip() else []
-    return [{**block, **_mark_of(part)} for part in content or () for block in _block(part)]
+    written = written_content(content, _text, _media)
+    return [{**block, **_mark_of(part)} if part else block for part, block in written]
 
 
 def _mark_of(part: JsonFields) -> JsonObject:
-    """Return the caller's own cache mark on a part or a tool; empty without one."""
+    """Return the caller's own cache mark on a part or a tool; empty if there is none."""
     return {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
 
 
-def _block(part: JsonFields) -> Iterator[JsonObject]:
-    part = by_bytes(part)
-    kind = part["type"]
-    if kind in ("text", "refusal"):
-        if part[kind].strip():
-            yield _text(part[kind])
-    elif kind == "image_url":
-        yield {"type": "image", "source": _source(part["image_url"]["url"], "image/png")}
-    elif kind == "file" and "file_id" in part["file"]:
-        yield {"type": "document", "source": {"type": "file", "file_id": part["file"]["file_id"]}}
-    elif kind == "file":
-        yield _document(part["file"])
-    else:
-        yield _text(model_text("media_gone", what=part_words(part)))
+def _media(part: JsonFields) -> JsonObject | None:
+    if part["type"] == "image_url":
+        return {"type": "image", "source": _source(part["image_url"]["url"], "image/png")}
+    if part["type"] == "file" and "file_id" in part["file"]:
+        return {"type": "document", "source": {"type": "file", "file_id": part["file"]["file_id"]}}
+    return _document(part["file"]) if part["type"] == "file" else None
 
 
 def _document(file: JsonFields) -> JsonObject:
@@ -704,12 +696,12 @@ def _tools_in(history: Iterable[Message]) -> list[JsonObject]:
 def _changes(in_force: JsonFields, tools: Tools) -> list[JsonObject] | None:
     """Return the blocks that change the current tools to these; None if no blocks can do that."""
     wanted = {tool.get("name", ""): tool for tool in tools}
-    if "" in wanted or "" in in_force:  # a whole MCP server
+    if "" in wanted or "" in in_force:  # an entry without a name stands for a whole MCP server
         return None
     if any(_kind(in_force[name]) != _kind(tool) for name, tool in wanted.items() if name in in_force):
         return None
     new = [tool for name, tool in wanted.items() if in_force.get(name) != tool]
-    if any(_kind(tool).startswith("computer") for tool in new):  # only allowed in `tools`
+    if any(_kind(tool).startswith("computer") for tool in new):  # this type is only allowed in `tools`
         return None
     gone = [{"type": "tool_reference", "name": name} for name in in_force if name not in wanted]
     return [
@@ -789,7 +781,7 @@ def _has_marks(body: JsonFields) -> bool:
     """Return True if the caller places cache marks."""
     turns = [block for turn in body["messages"] for block in turn["content"]]
     blocks = [body, *body.get("tools", ()), *body.get("system", ()), *turns]
-    # Comparisons without a call, because a history is long.
+    # Inline comparisons instead of function calls, because a history is long.
     contents = [block["content"] for block in blocks if "content" in block]
     blocks += [part for content in contents if content.__class__ is list for part in content]
     return bool([True for block in blocks if "cache_control" in block])
@@ -821,7 +813,8 @@ def _mark(body: JsonObject) -> None:
         for number in loaded[-1:]:  # a deferred tool is not part of the prefix
             fixed[number] = {**fixed[number], **CACHE_MARK}
             marks -= 1
-    distance = MARK_EVERY  # blocks since the last mark; the last block is marked
+    # Number of blocks since the last mark; begins high, so that the last block is marked.
+    distance = MARK_EVERY
     turns = body["messages"]
     for place in range(len(turns) - 1, -1, -1):
         content = turns[place]["content"]

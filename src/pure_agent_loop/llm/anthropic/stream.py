@@ -128,7 +128,7 @@ class MessagesReader(ProtocolReader):
                 yield from self._begin(index, {"type": _OPENED_BY[event["delta"].get("type")]})
             yield from self._open[index].add(event["delta"])
         elif kind == "content_block_start" and event.get("content_block"):
-            yield from self._end(index)  # if the server did not
+            yield from self._end(index)  # in case the server has not ended the previous block
             yield from self._begin(index, event["content_block"])
         elif kind == "content_block_stop":
             yield from self._end(index)
@@ -136,7 +136,7 @@ class MessagesReader(ProtocolReader):
             message = event.get("message") or {}
             self._count(message.get("usage"))
             self._take_handles(message)
-            yield Delta(usage=self.usage)  # also counted if the response breaks off
+            yield Delta(usage=self.usage)  # yield early, so that tokens count even if the response breaks off
             yield from _transformed(message)
         elif kind == "message_delta":
             self._count(event.get("usage"))
@@ -184,9 +184,8 @@ class MessagesReader(ProtocolReader):
         if not isinstance(usage, Mapping):
             return
         self._counts = _newest(self._counts, usage) if self._counts else {**usage}
-        counts = {name: count_of(self._counts, name) or 0 for name in _COUNTS}
-        prompt = sum_of(*(counts[name] for name in _COUNTS[:3]))
-        written = counts["output_tokens"]
+        *parts, written = [count_of(self._counts, name) or 0 for name in _COUNTS]
+        prompt = sum_of(*parts)
         details = self._counts.get("output_tokens_details")
         thinking = count_of(details, "thinking_tokens")
         cached = count_of(self._counts, "cache_read_input_tokens")
@@ -268,7 +267,7 @@ class _OpenBlock:
             self._input.append(piece)
             if self._call is not None and piece:
                 yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=piece),))
-        else:  # such as `compaction_delta`, whose fields are sent back unchanged
+        else:  # keep fields of other deltas, such as `compaction_delta`, to send them back unchanged
             content.update({name: value for name, value in delta.items() if name != "type"})
 
     def end(self) -> Iterator[Delta]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.gemini.request import OPTIONS, GeminiModel, GeminiWriter
 from pure_agent_loop.llm.gemini.stream import GeminiReader
-from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.learning import RequestAttempt
@@ -40,12 +39,12 @@ class GeminiClient(ProtocolClient):
         api_key: The API key; default ``GEMINI_API_KEY``, else ``GOOGLE_API_KEY``, which are sent only to
             Google or to ``GEMINI_BASE_URL``. Not needed for servers on this machine.
         base_url: The server's URL; default ``GEMINI_BASE_URL``, else Google. ``/v1beta`` is added.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+        thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, the model does not have the thinking level, or the key is
-            missing. With ``prepared=False``, the first request raises for a missing key.
+        ConfigError: An argument is invalid, or the model does not have the thinking level. The first
+            request raises for a missing key.
     """
 
     default_url = "https://generativelanguage.googleapis.com"
@@ -71,9 +70,9 @@ class GeminiClient(ProtocolClient):
         # A typed answer is constrained output; before Gemini 3 that excludes tools, so with tools it is a
         # call.
         self.profile = replace(_PROFILE, output_mode="native" if kind.is_3 else "tool")
-        self._whole = Connections(self._whole_transport)
-        self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._malformed: dict[str, str] = {}  # reasons, by digest of the request's contents
+        self._whole = Connections(self._whole_transport, self._current_key)
+        # Reason why a response was malformed, by digest of the request's contents.
+        self._malformed: dict[str, str] = {}
 
     def _body(self, attempt: RequestAttempt) -> JsonObject:
         writer = GeminiWriter(self.model, self.thinking_level, self.origin, self._histories)

@@ -11,17 +11,23 @@ from __future__ import annotations
 import json
 import mimetypes
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.histories import WrittenHistories
-from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, split_data_url, text_of
+from pure_agent_loop.llm.messages import (
+    META,
+    SYSTEM_ROLES,
+    Message,
+    has_failed,
+    split_data_url,
+    text_of,
+    written_content,
+)
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
-from pure_agent_loop.media import by_bytes, part_words
-from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
@@ -65,7 +71,7 @@ OPTIONS = OptionNames(
 # File types that results may hold from Gemini 3 on; other files are sent after the results.
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
-_NEWEST = (3, 0)  # assumed for names without a number, such as gemini-flash-latest
+_NEWEST = (3, 0)  # version assumed for names without a number, such as gemini-flash-latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +102,31 @@ class GeminiModel:
         return self.version >= (2, 5) and not re.search("image|tts|audio|live", self.name)
 
     def thinking_config(self, level: str | None) -> JsonObject | None:
-        """Return the ``thinkingConfig`` for a level; None for none.
+        """Return the ``thinkingConfig`` for a level; None if the field is omitted.
 
         Args:
-            level: ``off``, ``minimal``, ``low``, ``medium``, ``high`` or ``xhigh``; None for the model's
-                default.
+            level: ``none``, ``minimal``, ``low``, ``medium``, ``high`` or ``xhigh``; None or ``off`` for
+                the model's default.
 
         Raises:
             ConfigError: The model has no such level.
         """
         if not self.thinks:
-            if level in (None, "off"):
+            if level in (None, "off", "none"):
                 return None
             raise ConfigError(
                 f"thinking_level={level!r}: {self.name} cannot think. Use 'off', or leave it out."
             )
-        if level is None:
+        if level in (None, "off"):
             return {"includeThoughts": True}
         levels = tuple(BUDGETS)
         if self.is_3:
             levels = next(names for pattern, names in LEVELS if re.search(pattern, self.name))
-        if level == "off":
+        if level == "none":
             is_pro = "pro" in self.name and "flash" not in self.name
             if is_pro or "minimal" not in levels:
                 raise ConfigError(
-                    f"thinking_level='off': {self.name} always thinks. Use 'low', or leave it out."
+                    f"thinking_level='none': {self.name} always thinks. Use 'low', or leave it out."
                 )
             return {"thinkingLevel": "MINIMAL"} if self.is_3 else {"thinkingBudget": 0}
         if level not in levels:
@@ -166,7 +172,8 @@ class GeminiWriter:
         model = GeminiModel(self.model)
         body = self._options(model, options, has_tools=bool(tools))
         body["contents"] = self._contents(messages, signs=model.is_3)
-        if "cachedContent" not in body:  # a cache holds system prompt and tools; a request may not add others
+        # A cache already holds the system prompt and tools, and a request must not add others.
+        if "cachedContent" not in body:
             system = [
                 _text(text) for m in messages if m["role"] in SYSTEM_ROLES for text in _texts(m["content"])
             ]
@@ -179,9 +186,9 @@ class GeminiWriter:
                 config = body.get("toolConfig") or {}
                 if (
                     "functionDeclarations" in kinds and len(kinds) > 1 and model.is_3
-                ):  # tools of the server too
+                ):  # the request also has server tools
                     config = {"includeServerSideToolInvocations": True, **config}
-                    choice = None if choice == "auto" else choice  # the default, VALIDATED, replaces AUTO
+                    choice = None if choice == "auto" else choice  # the default here is VALIDATED
                 config = {**_choice(choice), **config}
                 if config and "functionDeclarations" in kinds:
                     body["toolConfig"] = config
@@ -212,12 +219,12 @@ class GeminiWriter:
             elif name == "stopSequences":
                 config[name] = as_list(value)
             elif name != "temperature" or not isinstance(value, Default):
-                config[name] = value  # this package's default is omitted: Gemini 3 needs its own default
+                config[name] = value  # omit this package's default, because Gemini 3 needs its own
         config = {**config, **body.get("generationConfig", {})}
         config.update(_format(model, options.get("response_format"), has_tools=has_tools))
         level = options.get("reasoning_effort") or options.get("thinking_level") or self.level
         if "thinkingConfig" not in config:
-            thinking = model.thinking_config("off" if level == "none" else level)
+            thinking = model.thinking_config(level)
             config.update({} if thinking is None else {"thinkingConfig": thinking})
         if config:
             body["generationConfig"] = config
@@ -396,26 +403,18 @@ def _texts(content: object) -> list[str]:
 
 def _parts(content: Any) -> list[JsonObject]:
     """Return parts for a content; blank texts are omitted."""
-    if isinstance(content, str):
-        return [_text(content)] if content.strip() else []
-    return [written for part in content or () for written in _part(part)]
+    return [written for _, written in written_content(content, _text, _media)]
 
 
-def _part(part: JsonFields) -> Iterator[JsonObject]:
-    part = by_bytes(part)
-    kind = part["type"]
-    if kind in ("text", "refusal"):
-        if part[kind].strip():
-            yield _text(part[kind])
-    elif kind == "image_url":
-        yield _data(part["image_url"]["url"], "image/png")
-    elif kind == "file":
-        yield _data(part["file"].get("file_id") or part["file"]["file_data"], "application/pdf")
-    elif kind == "input_audio":
-        audio = part["input_audio"]
-        yield {"inlineData": {"mimeType": f"audio/{audio['format']}", "data": audio["data"]}}
-    else:
-        yield _text(model_text("media_gone", what=part_words(part)))
+def _media(part: JsonFields) -> JsonObject | None:
+    if part["type"] == "image_url":
+        return _data(part["image_url"]["url"], "image/png")
+    if part["type"] == "file":
+        return _data(part["file"].get("file_id") or part["file"]["file_data"], "application/pdf")
+    if part["type"] != "input_audio":
+        return None
+    audio = part["input_audio"]
+    return {"inlineData": {"mimeType": f"audio/{audio['format']}", "data": audio["data"]}}
 
 
 def _type(part: JsonFields) -> Any:

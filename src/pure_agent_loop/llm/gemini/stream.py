@@ -68,7 +68,7 @@ class GeminiReader(ProtocolReader):
             raise error_from_body(chunk["error"])
         if (usage := _usage(chunk.get("usageMetadata"))) is not None:
             if self._usage is None:
-                yield Delta(usage=usage)  # also counted if the response breaks off
+                yield Delta(usage=usage)  # yield early, so that tokens count even if the response breaks off
             self._usage = usage.after(self._usage)
         feedback = chunk.get("promptFeedback") or {}
         if feedback.get("blockReason"):
@@ -89,7 +89,8 @@ class GeminiReader(ProtocolReader):
             call = part["functionCall"]
             number, self._calls = self._calls, self._calls + 1
             arguments = call.get("args") or {}
-            if call.get("willContinue"):  # the rest comes in pieces, which this client does not request
+            # The rest would follow in pieces, which this client does not request.
+            if call.get("willContinue"):
                 arguments = RejectedArguments(model_text("cut_off", reason="willContinue", written=arguments))
             delta = ToolCallDelta(number, call.get("id"), call["name"], arguments)
             yield Delta(tool_calls=(delta,))

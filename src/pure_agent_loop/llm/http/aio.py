@@ -8,6 +8,7 @@ import select
 import sys
 import weakref
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 MAX_HEADER_BYTES = 65_536
-_POLL = getattr(select, "poll", None)  # not available on Windows
+_POLL = getattr(select, "poll", None)  # `poll` is not available on Windows
 
 
 class AioTransport(PlainTransport):
@@ -66,7 +67,8 @@ class AioTransport(PlainTransport):
         return self._shared
 
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
-        if self._tls is None and request.url.startswith("https:"):  # a redirect; certificates load slowly
+        # Needed after a redirect to https; loaded late, because certificates load slowly.
+        if self._tls is None and request.url.startswith("https:"):
             self._tls = _tls_context()
             await self._close()
         shared, answer = self._opened(), None
@@ -203,6 +205,10 @@ class _Connector(aiohttp.TCPConnector):
             connection.add_callback(partial(self._released.append, transport))
             return connection
 
+    def _release(self, *args: Any, **kwargs: Any) -> None:
+        """Release a connection outside its run's context, which the idle timer would keep alive."""
+        Context().run(super()._release, *args, **kwargs)
+
     def __del__(self, _: object = None) -> None:
         """Suppress aiohttp's warning; see `_detach_unclosed`."""
 
@@ -243,13 +249,10 @@ class _Response:
         self.response.close()  # has no effect if the body was read to its end
         shared, self._shared = self._shared, None
         if shared is not None:
-            shared.connector.end_closed()
-            shared.users -= 1
-            if shared.is_abandoned:
-                await shared.close()
+            await shared.release()
 
 
-@lru_cache(maxsize=8)  # nearly all requests have the same timeouts
+@lru_cache(maxsize=8)  # cached, because nearly all requests have the same timeouts
 def _timeout(timeouts: HttpTimeouts, *, waits: bool = False) -> aiohttp.ClientTimeout:
     """Return the timeouts of a request; with one for the pool if all connections may be in use."""
     reading, connecting = timeouts

@@ -10,12 +10,14 @@ from pure_agent_loop.llm.bounds import check_size
 from pure_agent_loop.llm.waits import Headers
 from pure_agent_loop.support.inflate import unpacker
 
-CODINGS = ("gzip", "deflate", "identity")  # requested, because these can be decompressed in pieces
+CODINGS = ("gzip", "deflate", "identity")  # encodings to request, because they can be decompressed in pieces
 _PIECE_BYTES = 65_536
 
 
 class PackedBody:
-    """A compressed body. Libraries decompress whole network reads, a thousand times their size.
+    """A compressed body, decompressed in pieces.
+
+    HTTP libraries decompress a whole network read at once, and the result can be a thousand times larger.
 
     Args:
         coding: ``Content-Encoding`` of the response.
@@ -52,7 +54,7 @@ class PackedBody:
 
 
 def packed_body(headers: Headers, read: Callable[[], Awaitable[bytes]]) -> PackedBody | None:
-    """Return the body of a response that is compressed, by its headers; None for any other."""
+    """Return the decompressing body of a response if its headers say it is compressed, else None."""
     coding = headers.get("content-encoding", "").strip().lower()
     return None if coding in ("", "identity") else PackedBody(coding, read)
 

@@ -26,11 +26,13 @@ class Connections:
     Args:
         new_transport: Method of the client that builds a transport; may be called in any thread. The method
             is held weakly: connections of a client that is no longer used are closed at once.
+        current_key: Method of the client that returns its key. If the key changes, a new transport is built.
     """
 
-    def __init__(self, new_transport: Callable[[], Transport]) -> None:
-        self._builder = weakref.WeakMethod(new_transport)
-        self._unused: list[Transport] = []
+    def __init__(self, new_transport: Callable[[], Transport], current_key: Callable[[], object]) -> None:
+        self._builder, self._key = weakref.WeakMethod(new_transport), weakref.WeakMethod(current_key)
+        self._keys: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, object] = weakref.WeakKeyDictionary()
+        self._unused: list[tuple[object, Transport]] = []
         self._building = threading.Lock()
         self._transports: Transports = weakref.WeakKeyDictionary()
         self._guards: Guards = weakref.WeakKeyDictionary()
@@ -40,16 +42,24 @@ class Connections:
         """Build a transport for the first request. Thread-safe; raises the errors of `new_transport`."""
         with self._building:
             if not (self._unused or self._transports):
-                self._unused.append(self._new_transport())
+                self._unused.append((self._current_key(), self._new_transport()))
 
     def _new_transport(self) -> Transport:
         build = self._builder()
-        assert build is not None  # the client is in use
+        assert build is not None  # the client is alive while it sends a request
         return build()
+
+    def _current_key(self) -> object:
+        current_key = self._key()
+        assert current_key is not None  # the client is alive while it sends a request
+        return current_key()
 
     async def transport(self) -> Transport:
         """Return the transport of the running event loop."""
         loop = asyncio.get_running_loop()
+        while self._keys.get(loop, key := self._current_key()) != key:
+            del self._keys[loop]  # other requests may build the new transport while the old one closes
+            await self.aclose()
         transport = self._transports.get(loop)
         if transport is None:
             # Transports keep a reference to their loop, so closed loops have to be removed here.
@@ -57,10 +67,13 @@ class Connections:
                 self._transports.pop(ended, None)
                 self._guards.pop(ended, None)
             try:
-                transport = self._unused.pop()  # atomic, because loops in other threads may take it, too
+                # `pop` is atomic: event loops in other threads may also take the transport.
+                made_for, transport = self._unused.pop()
             except IndexError:
+                made_for = None
+            if transport is None or made_for != key:
                 transport = self._new_transport()
-            self._transports[loop] = transport
+            self._transports[loop], self._keys[loop] = transport, key
             if loop not in self._guards:
                 self._guards[loop] = guard = _close_with_loop(self._transports, self._guards)
                 await guard.__anext__()

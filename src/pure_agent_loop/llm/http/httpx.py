@@ -1,4 +1,4 @@
-"""Transports through the SDK's HTTP library: without the SDK, which is slow to import, or with it.
+"""Transports that use the SDK's HTTP library: directly, as the SDK is slow to import, or through the SDK.
 
 The library's own pool scans all its connections for each request. Here each connection has a separate pool,
 and free connections are kept on a stack: fast with many concurrent requests.
@@ -39,7 +39,7 @@ from pure_agent_loop.llm.http.plain import (
 
 try:
     import httpx2 as library
-except ImportError:  # SDK before version 3
+except ImportError:  # the SDK before version 3 uses httpx
     import httpx as library  # type: ignore[import-not-found, no-redef, unused-ignore] # one of both
 
 if TYPE_CHECKING:
@@ -106,12 +106,15 @@ class StackedTransport(library.AsyncBaseTransport):
 
     async def _wait_for_slot(self, request: library.Request) -> None:
         if not self._slots.locked():
-            await self._slots.acquire()  # this does not wait
+            await self._slots.acquire()  # returns at once, because a slot is free
             return
+        import anyio
+
         seconds = request.extensions.get("timeout", {}).get("pool")
         try:
-            await asyncio.wait_for(self._slots.acquire(), seconds)
-        except (TimeoutError, asyncio.TimeoutError) as error:
+            with anyio.fail_after(seconds):  # acquire in this task, so that a cancellation loses no slot
+                await self._slots.acquire()
+        except TimeoutError as error:
             raise library.PoolTimeout("All connections are in use.") from error
 
     def _release(
@@ -162,8 +165,8 @@ class HttpxResponse:
         stream, is_read = (
             response.stream,
             response.is_stream_consumed,
-        )  # a user's HTTP client may have read it
-        # The stream itself saves two generators per piece.
+        )  # True if a user's HTTP client has already read the body
+        # Reading the stream directly saves two generators per piece.
         pieces = aiter(stream) if isinstance(stream, _Body) else response.aiter_raw()
         pieces = response.aiter_bytes() if is_read else pieces
         assert isinstance(pieces, AsyncGeneratorType)  # for aclose()
@@ -307,7 +310,7 @@ class SdkTransport:
             if hasattr(settings["http_client"], "send"):
                 settings["http_client"] = _BoundedClient(settings["http_client"])
             client = AsyncOpenAI(**settings)
-            client._platform = "Unknown"  # else the SDK runs `uname` from the PATH
+            client._platform = "Unknown"  # preset, because the SDK would run `uname` from the PATH
         except (OpenAIError, TypeError, ValueError, ImportError, library.InvalidURL) as error:
             proxies = proxy_variables() if has_proxy(settings["base_url"]) else ""
             hint = f". It reads its proxy from {proxies}: correct that, or unset it." if proxies else ""
@@ -347,7 +350,8 @@ class SdkTransport:
         else:
             raise redirects_too_often(path)
         response = HttpxResponse(opened.response)
-        response.sent = opened.response.request.headers  # of a key's function, or the user's HTTP client
+        # May have been set by a key function or the user's HTTP client.
+        response.sent = opened.response.request.headers
         return response
 
     async def get(self, url: str, seconds: float) -> Any:
@@ -363,7 +367,7 @@ class SdkTransport:
 
 @contextmanager
 def _bounds_unwrapped() -> Iterator[None]:
-    """Raise the error of a bound itself: the SDK wraps what its HTTP client raises."""
+    """Unwrap a size-limit error: the SDK wraps exceptions of its HTTP client."""
     try:
         yield
     except Exception as error:
@@ -385,7 +389,7 @@ class _Bounded:
         return getattr(self._own, name)
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        """Send a request as the client does. Raises also the errors of `read_whole`."""
+        """Send a request as the client does. Also raises the errors of `read_whole`."""
         offered = request.headers.get("accept-encoding", "").split(",")
         readable = [coding for coding in map(str.strip, offered) if coding.partition(";")[0] in CODINGS]
         request.headers["accept-encoding"] = ", ".join(readable) or CODINGS[-1]
@@ -404,7 +408,7 @@ class _Bounded:
         return type(response)(status, headers=headers, content=content, request=response.request)
 
 
-# The SDK checks the class.
+# `__class__` is that of the wrapped client, because the SDK checks it.
 _BoundedClient: Any = type("_BoundedClient", (_Bounded,), {"__class__": property(lambda own: type(own._own))})
 
 

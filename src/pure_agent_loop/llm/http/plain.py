@@ -242,7 +242,7 @@ async def refusal(status: int, response: HttpResponse) -> RefusedError:
 def moved_to(url: str, location: str) -> str:
     """Return the URL of a redirect to the same host and port, or from port 80 of http to port 443 of https.
 
-    Requests hold keys and a conversation, so that no other server gets one.
+    Requests contain keys and a conversation, so they are never sent to another server.
 
     Raises:
         RedirectedError: The URL is on another server.
@@ -258,15 +258,15 @@ def moved_to(url: str, location: str) -> str:
         same = False
     if not same:
         raise RedirectedError(
-            f"to another server, which was sent nothing: {shown_url(target)}. Set base_url to it."
+            f"to another server: {shown_url(target)}. Nothing was sent there. Set base_url to it."
         )
     return target
 
 
 def redirects_too_often(url: str) -> RedirectedError:
-    """Return the error of a server whose redirects do not end."""
+    """Return the error for a server that redirects without end."""
     return RedirectedError(
-        f"more than {REDIRECTS} times, at last to {shown_url(url)}: a loop. Correct base_url."
+        f"more than {REDIRECTS} times, most recently to {shown_url(url)}: a loop. Correct base_url."
     )
 
 
@@ -307,7 +307,8 @@ def raise_failed(error: Exception) -> NoReturn:
 
 def is_unsendable(error: Exception) -> bool:
     """Return True if a library rejected a request before sending it."""
-    return isinstance(error, ValueError) and not isinstance(error, OSError)  # a bad certificate is both types
+    # A bad certificate raises a subclass of both.
+    return isinstance(error, ValueError) and not isinstance(error, OSError)
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import with_server_tools
-from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.learning import RequestAttempt
 from pure_agent_loop.llm.messages import META, SYSTEM_ROLES
 from pure_agent_loop.llm.profiles import Profile, profile_for, takes_cache_key
@@ -33,8 +32,8 @@ from pure_agent_loop.support.text import shorten
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
-MAX_FAILED_POLLS = 10  # maximum failed polls of one background response in a row
-POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # seconds to wait for the response to a poll, and to a cancellation
+MAX_FAILED_POLLS = 10  # maximum consecutive failed polls of a background response
+POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # timeouts in seconds of a poll and of a cancellation
 _PROFILE = Profile("OpenAI Responses", thinking={}, control_tokens=(), output_mode="native")
 
 
@@ -44,15 +43,15 @@ class ResponsesClient(ProtocolClient):
     The server stores nothing (``store=False``) unless `continues`, ``background`` or ``store`` is set:
     reasoning comes back encrypted, stays in the history, and is sent with each step to the same model only.
 
-    A request with the option ``background=True`` is polled until its response has ended, and cancelled at the
-    server if the run is.
+    A request with the option ``background=True`` is polled until its response has ended, and is cancelled on
+    the server if the run is cancelled.
 
     Args:
         model: The model's name on the server.
         api_key: The API key; default ``OPENAI_API_KEY``, which is sent only to OpenAI or to
             ``OPENAI_BASE_URL``. Not needed for servers on this machine.
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+        thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
         continues: Whether the server stores responses, so that a request holds only the messages after the
             newest response (``previous_response_id``). A history that has changed is sent in full.
         custom_tools: Tools that the model calls with free text: the ``format`` of each, by name; None for
@@ -65,8 +64,7 @@ class ResponsesClient(ProtocolClient):
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or the key is missing. With ``prepared=False``, the first request
-            raises for a missing key.
+        ConfigError: An argument is invalid. The first request raises for a missing key.
     """
 
     profile = _PROFILE
@@ -104,8 +102,8 @@ class ResponsesClient(ProtocolClient):
         self.continues, self.appends_tools, self.poll_seconds = continues, appends_tools, poll_seconds
         self._encrypts = True
         self._gone: set[str] = set()  # stored responses that the server has deleted
-        self._histories: WrittenHistories[Any] = WrittenHistories()
-        self._unknown_custom = dict.fromkeys(self._custom)  # names that no request has used so far
+        # Names of custom tools that no request has used so far.
+        self._unknown_custom = dict.fromkeys(self._custom)
         self.context_window = profile_for(self.default_url, self.model).window
 
     def _endpoint(self) -> str:
@@ -134,7 +132,7 @@ class ResponsesClient(ProtocolClient):
         )
 
     def _are_gone(self, messages: Sequence[JsonObject]) -> bool:
-        """Return True if the server has deleted what it stored of a history; the newest response counts."""
+        """Return True if the server has deleted its part of a history, as the newest response shows."""
         own = [digest for message in messages if (digest := self._own_digest(message))]
         return not self._gone.isdisjoint(own[-1:] if self.continues else own)
 
@@ -158,7 +156,7 @@ class ResponsesClient(ProtocolClient):
                 yield delta
 
     def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:
-        """Send what the server has deleted; keep no reasoning that it cannot encrypt."""
+        """Send again the history that the server has deleted; keep no reasoning that it cannot encrypt."""
         details = shorten(error.said, 200)
         own = set(filter(None, map(self._own_digest, attempt.messages))) - self._gone
         if own and attempt.body.get("store") is not False and _is_gone(error, attempt.body):
@@ -227,7 +225,7 @@ class ResponsesClient(ProtocolClient):
                 await transport.close()
 
     def _missing_tools(self, tools: Sequence[JsonFields] | None) -> str:
-        """Return a notice, once, about custom tools that no request has used; empty for none."""
+        """Return a notice, once, about custom tools that no request has used; empty if there are none."""
         for tool in tools or ():
             self._unknown_custom.pop(get(tool.get("function"), "name"), None)
         if not tools or not self._unknown_custom:

@@ -46,8 +46,8 @@ OPTIONS = OptionNames(
     renamed={"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"},
     translated=frozenset({"reasoning_effort", "response_format", "tool_choice", "verbosity"}),
 )  # fmt: skip
-_HISTORIES = {"conversation", "previous_response_id"}  # fields for a history that the server stores
-_REFUSED = ("stop", *sorted(_HISTORIES))  # the error for each names an alternative
+_HISTORIES = {"conversation", "previous_response_id"}  # fields that refer to a history on the server
+_REFUSED = ("stop", *sorted(_HISTORIES))  # options whose error names an alternative
 _CALLS = ("function_call", "custom_tool_call")
 _UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window`
 
@@ -56,7 +56,7 @@ class ServerHistory(NamedTuple):
     """Part of a history that the server holds; see `held_by_server`.
 
     Args:
-        response_id: The newest response that the server stores; empty for none.
+        response_id: The newest response that the server stores; empty if there is none.
         size: Number of messages that the server holds with it, system messages left out.
         digest: Hash of the whole history, extended by each further message.
     """
@@ -72,7 +72,7 @@ class Offer(NamedTuple):
     Args:
         first: Tools in the field ``tools``, before all messages.
         later: Tools that were added with a later message, by message number.
-        record: `TOOLS` of the response; None for no change.
+        record: `TOOLS` of the response; None if the tools are unchanged.
         allowed: References to the tools that may be called; None for all.
     """
 
@@ -178,7 +178,7 @@ class ResponsesWriter:
         window = (asked.get("background_options") or {}).get("completion_window")
         if stream and window not in _UNSTREAMED:
             body["stream"] = True
-        if self.encrypts:  # even if it is stored, because the server may delete it
+        if self.encrypts:  # requested even for stored responses, because the server may delete them
             body["include"] = list(dict.fromkeys([*body.get("include", ()), ENCRYPTED]))
         instructions = "\n\n".join(text_of(m["content"]) for m in messages if m["role"] in SYSTEM_ROLES)
         if instructions.strip():
@@ -204,10 +204,8 @@ class ResponsesWriter:
     def _options(self, options: Options) -> JsonObject:
         fields: JsonObject = {}
         level = options.get("thinking_level") or self.level
-        if level is not None:
-            fields["reasoning"] = (
-                {"effort": "none"} if level == "off" else {"effort": level, "summary": "auto"}
-            )
+        if level not in (None, "off"):
+            fields["reasoning"] = {"effort": level, **({} if level == "none" else {"summary": "auto"})}
         for name in _REFUSED:
             if (value := options.get(name)) is not None:
                 _refuse(name, value)
@@ -350,7 +348,8 @@ class ResponsesWriter:
             "type": "function",
             "name": function["name"],
             "parameters": function.get("parameters") or {"type": "object", "properties": {}},
-            "strict": bool(function.get("strict")),  # some servers assume true if it is missing
+            # Always sent, because some servers assume true for a missing field.
+            "strict": bool(function.get("strict")),
             **described,
         }
 
@@ -415,7 +414,7 @@ def text_parameter(function: JsonFields) -> str:
 
 def _refuse(name: str, value: object) -> None:
     """Reject an option of `_REFUSED`."""
-    if name == "stop":  # tool modes react to this kind of error
+    if name == "stop":  # this kind of error, because tool modes then retry without `stop`
         said = "stop has no counterpart in OpenAI's Responses API"
         raise LLMError(f"{said}. Leave it out.", kind="bad_request", said=said)
     raise ConfigError(

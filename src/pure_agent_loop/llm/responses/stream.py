@@ -51,10 +51,10 @@ _KINDS: dict[str, ErrorKind] = {
     **dict.fromkeys(_BAD, "bad_request"),
 }
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
-_WHOLE_TEXTS = ("response.output_text.done", "response.refusal.done")  # for servers without deltas
+_WHOLE_TEXTS = ("response.output_text.done", "response.refusal.done")  # used if a server sends no deltas
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
-_NO_ITEM = -1  # output index of deltas without one
+_NO_ITEM = -1  # output index used for deltas that lack one
 _PLAIN = {
     "message": {"type", "id", "role", "status", "content"},
     "function_call": {"type", "id", "call_id", "name", "arguments", "status"},
@@ -63,7 +63,7 @@ _PLAIN = {
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _CALL_DELTAS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 _RUNNING = ("queued", "in_progress")
-# Types of the items that each kind of streamed pieces belongs to.
+# Types of items that streamed pieces belong to, by kind of piece.
 _STREAMED = {"text": ("message",), "thought": ("reasoning",), "arguments": tuple(_CALLS)}
 
 
@@ -73,7 +73,7 @@ class ResponsesReader(ProtocolReader):
     Args:
         held: Part of the history before the response that the server holds, if it stores responses.
         tools: Tool schemas of the request, in the chat-completions shape.
-        record: Record of the first tools of the request; None for none.
+        record: Record of the first tools of the request; None if there is none.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ResponsesReader(ProtocolReader):
     ) -> None:
         super().__init__()
         self.response_id = ""
-        self.is_running = False  # a background response: the server has not ended it
+        self.is_running = False  # True while the server still runs a background response
         self._held = held
         self._tools, self._record = tools or (), record
         self._items: dict[int, JsonObject] = {}  # complete items, by output index
@@ -94,10 +94,10 @@ class ResponsesReader(ProtocolReader):
             Any, int
         ] = {}  # indexes of items by their ids, for events without an output index
         self._announced: dict[int, JsonFields] = {}  # newest form of each announced item
-        self._comments: list[str] = []  # commentary until it is known what follows
+        self._comments: list[str] = []  # commentary held back until it is known what follows
         self._commented = _NO_ITEM  # index of the newest commentary
-        self._has_answer = False  # text that is not commentary has come
-        self._custom: dict[int, str] = {}  # parameter of each call of a custom tool, by output index
+        self._has_answer = False  # True once text other than commentary has arrived
+        self._custom: dict[int, str] = {}  # parameter name of each call of a custom tool, by output index
 
     def read_whole(self, response: object) -> Iterator[Delta]:
         """Read the state of a background response; if it has ended, yield the new deltas."""
@@ -171,7 +171,7 @@ class ResponsesReader(ProtocolReader):
         return index
 
     def _is_same(self, known: int, item: JsonFields) -> bool:
-        """Return True if an event is about the item that came with its name before, at another index.
+        """Return True if an event is about the item that was announced under the same id at another index.
 
         Some servers give one id to several items; they differ in their types, call ids or texts.
         """
@@ -226,20 +226,21 @@ class ResponsesReader(ProtocolReader):
             if item["type"] == "custom_tool_call":
                 self._custom[index] = self._parameter(name)
                 begun, extra = f'{{{json.dumps(self._custom[index])}: "', {CALL_TYPE: item["type"]}
-            begun += self._escaped(index, "".join(streamed["arguments"]))  # those that came before
+            # Arguments that arrived before the name.
+            begun += self._escaped(index, "".join(streamed["arguments"]))
             yield Delta(tool_calls=(ToolCallDelta(number, call_id, name, begun or None, extra),))
 
     def _parameter(self, name: str) -> str:
         """Return the parameter that gets the text of a custom tool."""
         for tool in self._tools:
             if get(tool.get("function"), "name") == name:
-                with suppress(ConfigError):  # the tool rejects the call
+                with suppress(ConfigError):  # without such a parameter, the tool rejects the call
                     return text_parameter(tool["function"])
         return "input"
 
     def _arguments(self, index: int, piece: str) -> Iterator[Delta]:
         self._streamed(index)["arguments"].append(piece)
-        if index in self._calls and index not in self._items:  # else they are complete in the item itself
+        if index in self._calls and index not in self._items:  # a complete item already has all arguments
             yield self._piece(index, self._escaped(index, piece))
 
     def _escaped(self, index: int, piece: str) -> str:
@@ -295,7 +296,7 @@ class ResponsesReader(ProtocolReader):
             yield Delta(usage=_usage(response.get("usage")))
             raise error_of(response.get("error") or {"message": f"The response has status {status!r}."})
         if status in _RUNNING:
-            raise LLMError("The server ended a response that it still runs.", kind="incomplete")
+            raise LLMError("The server ended the stream of an unfinished response.", kind="incomplete")
         places: dict[int, int] = {}
         for place, item in enumerate(response.get("output") or ()):
             if item is None:
@@ -307,7 +308,7 @@ class ResponsesReader(ProtocolReader):
             ):
                 index = self._new_index()
             places[index] = place
-            yield from self._complete(index, item)  # unless an event has completed it
+            yield from self._complete(index, item)  # does nothing if an event has already completed the item
         yield from self._release()
         yield from self._unfinished(is_cut=status == "incomplete")
         if not self._calls and any(pieces["arguments"] for pieces in self._open.values()):
@@ -318,7 +319,7 @@ class ResponsesReader(ProtocolReader):
         self._items = {n: self._items[n] for n in sorted(self._items, key=lambda n: places.get(n, n))}
         items = list(self._items.values())
         self.is_done = True
-        is_known = self._open.keys() <= {_NO_ITEM}  # items that are still open are not in the list
+        is_known = self._open.keys() <= {_NO_ITEM}  # False if the final list lacks items that are still open
         extra: JsonObject = {ITEMS: items} if is_known and not all(map(_is_plain, items)) else {}
         if self._record is not None:
             extra[TOOLS] = self._record

@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 NO_CONTENT = "N/A"
-MAX_TOOLS = 12  # one request each; with more tools, constrained output chooses
-_MAX_CANDIDATES = 2  # best tools by name, for which the request's likelihood is also read
-_MAX_QUESTION_CHARS = 1_000  # newest characters of the question
-_MAX_REQUEST_BYTES = 120  # newest bytes of the question, for the second measure
-_MAX_REQUEST_TOKENS = 20  # first tokens of these bytes; few, because output is slow
+MAX_TOOLS = 12  # each tool takes one request; with more tools, the model chooses in constrained output
+_MAX_CANDIDATES = 2  # number of tools, best by name, for which the request's likelihood is also read
+_MAX_QUESTION_CHARS = 1_000  # only the end of a long question is used
+_MAX_REQUEST_BYTES = 120  # bytes from the end of the question, for the second measure
+_MAX_REQUEST_TOKENS = 20  # only the first tokens of these bytes, because output is slow
 _MAX_DESCRIPTION_CHARS = 100
 _MAX_TOKENS = 300
 
@@ -181,7 +181,8 @@ class Chooser:
         self._prompts = prompts
         self._gives_likelihoods: bool | None = None
         self._able: bool | None = None
-        self._likelihoods: dict[tuple[str, str], Reading] = {}  # of names, for a request without content
+        # Likelihoods of tool names for a request without content.
+        self._likelihoods: dict[tuple[str, str], Reading] = {}
 
     async def can_choose(self, messages: list[Message], tools: Tools, options: Options) -> bool:
         """Return True if there is a question and the server supports a choice by likelihood."""
@@ -284,7 +285,7 @@ class Chooser:
         best = sorted(range(len(tools)), key=by_name.__getitem__, reverse=True)[:_MAX_CANDIDATES]
         try:
             by_request = await self._scores_by_request(requests, question, [tools[i] for i in best], shots)
-        except NoProbabilitiesError:  # the server cannot write this text, so only the scores by name count
+        except NoProbabilitiesError:  # the server cannot write this text, so only the scores by name are used
             by_request = [0.0] * len(best)
         sums = {index: by_name[index] + share for index, share in zip(best, by_request, strict=True)}
         chosen = max(sums, key=sums.__getitem__)
@@ -307,7 +308,7 @@ class Chooser:
         lead += _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
         written = json.dumps(lead)
         keys = [(written, _summary_of(tool)[0]) for tool in tools]
-        # Two separate loops, for the server's prompt cache.
+        # Two loops keep requests with the same beginning together, for the server's prompt cache.
         for key in keys:
             if key not in known:
                 known[key] = await _read(requests, lead, NO_CONTENT, key[1])

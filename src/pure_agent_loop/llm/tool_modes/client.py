@@ -9,7 +9,7 @@ auto      native, until the server or the model proves unable; then json
 ========  ====================================================================================
 
 The wrapper is transparent to the loop. Without tools and without calls in the history it changes nothing.
-It stores what a server refuses (a response format, a parameter) and reports it in a notice.
+It remembers each response format or parameter that a server refuses, and reports it in a notice.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class NativeReader:
 
     def __init__(self, tools: Sequence[JsonObject]) -> None:
         self._tools = tools
-        self._think: ThinkSplitter | None = None  # created with the first text, like the scanner
+        self._think: ThinkSplitter | None = None  # both are created with the first text
         self._scanner: TextCalls | None = None
         self._saw_call = False
         self._is_cut = False
@@ -177,7 +177,8 @@ class ToolModeClient(StreamingClient):
         self._formats = Formats()
         self._takes_stop = True
         group = as_protocol(inner, GroupsModels)
-        self._group = None if group is None else group.with_each(self.around)  # each client has its own mode
+        # Each client of a group has its own tool mode.
+        self._group = None if group is None else group.with_each(self.around)
         self._choosers: list[Chooser] = []  # at most one chooser, shared by copies of this client
         self.takes_meta = getattr(inner, "takes_meta", False)
         self.takes_server_tools = takes_server_tools(inner)
@@ -205,13 +206,18 @@ class ToolModeClient(StreamingClient):
         return ToolModeClient(inner, self.mode, self._prompts, self._examples)
 
     def with_examples(self, examples: ExamplesOf) -> ToolModeClient:
-        """Return a copy for other tools that keeps what was learned about the server."""
+        """Return a copy for other tools that keeps the knowledge about the server."""
+        return self._copied(_examples=examples)
+
+    def with_words(self, prompts: Prompts) -> ToolModeClient:
+        """Return a copy with other texts that keeps the knowledge about the server."""
+        return self._copied(_prompts=prompts)
+
+    def _copied(self, **changes: Any) -> ToolModeClient:
         other = copy.copy(self)
-        other._examples = examples
+        vars(other).update(changes)
         if (group := as_protocol(self._group, GroupsModels)) is not None:
-            other._group = group.with_each(
-                lambda member: cast("ToolModeClient", member).with_examples(examples)
-            )
+            other._group = group.with_each(lambda member: cast("ToolModeClient", member)._copied(**changes))
         return other
 
     @property
@@ -445,7 +451,7 @@ class ToolModeClient(StreamingClient):
                         yield delta
                 return
         except NoProbabilitiesError:
-            pass  # the chooser is not used again; nothing was streamed yet
+            pass  # continue without the chooser; nothing was streamed yet
         async with aclosing(self._action(messages, tools, options)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -456,7 +462,7 @@ class ToolModeClient(StreamingClient):
         """Request one JSON object with the best response format that the server accepts."""
         form = format_of(options)
         formats = response_formats(tools, None if form is None else form.schema)
-        if form is None and "response_format" in options:  # fields that the caller set
+        if form is None and "response_format" in options:  # the caller's own response_format is kept
             formats = [None] * len(formats)
 
         def ask(number: int) -> AsyncGenerator[Delta, None]:

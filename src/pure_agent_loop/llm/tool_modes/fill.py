@@ -31,7 +31,8 @@ _MAX_COPY_CHARS = 120
 _TEST_TOKENS = 120
 _WORD = lazy_pattern(r"[^\W_]+(?:[^\w\s]+[^\W_]+)*|\S")
 _NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
-_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # they define a value
+# Keywords that restrict a value.
+_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
 Arguments: TypeAlias = "JsonObject"

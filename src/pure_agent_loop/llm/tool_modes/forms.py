@@ -91,6 +91,29 @@ def register_form(form: CallForm) -> None:
     CALL_FORMS.insert(0, form)
 
 
+class Marker:
+    """A word with a colon, optionally bold, such as ``**Action:**``: anywhere, or at the start of a line."""
+
+    def __init__(self, words: str) -> None:
+        bold, end = r"(?P<bold>\*{1,2})?", r"[ \t]{0,2}(?(bold)\*{0,2})[ \t]{0,2}[:：](?(bold)\*{0,2})[ \t]*"
+        self.at = re.compile(rf"{bold}(?:{words}){end}", re.I)
+        self.in_line = re.compile(rf"^[ \t#>]{{0,8}}{self.at.pattern}", re.I | re.M)
+        self._words = words.lower().replace("[ _]", " ").split("|")
+        self._begun = re.compile(rf"\*{{0,2}}(?:{words})[ \t*]{{0,6}}", re.I)
+
+    def may_begin(self, text: str) -> bool:
+        """Return True if `text` could be the start of the marker."""
+        word = text.removeprefix("*").removeprefix("*").lower().replace("_", " ")
+        return any(each.startswith(word) for each in self._words) or bool(self._begun.fullmatch(text))
+
+
+ACTION = Marker("Action|Act|行动|动作|操作")
+INPUT = Marker("Action[ _]Input|行动输入|动作输入|操作输入|输入")
+ANSWER = Marker("Final[ _]Answer|最终答案|最终回答")
+OBSERVATION = Marker("Observation|Observe|观察|观察结果")
+THOUGHT = Marker("Thought|Think|思考|想法")
+
+
 class Element:
     """Parser for forms with a separate tag per argument."""
 
@@ -140,6 +163,6 @@ def forms_in_use() -> FormPatterns:
     """Return the registered forms, rebuilt when the table has changed."""
     if (
         not _cached_forms or _cached_forms[0][0] != CALL_FORMS
-    ):  # identical objects, so the comparison is cheap
+    ):  # a cheap comparison, because the lists hold identical objects
         _cached_forms[:] = [([*CALL_FORMS], FormPatterns(tuple(CALL_FORMS)))]
     return _cached_forms[0][1]

@@ -60,7 +60,7 @@ def action_schema(
     final = {} if has_to_call else {FINAL: _FINAL_SCHEMA if answer is None else answer}
     for name, parameters in {**schemas_of(tools), **final}.items():
         moved = _with_references_moved(parameters, f"#/$defs/{name}")
-        if moved != parameters:  # references would break in a nested schema
+        if moved != parameters:  # in a nested schema, references would break
             definitions[name] = moved
             moved = {"$ref": f"#/$defs/{name}"}
         choices.append(_action(name, moved or {"type": "object", "properties": {}}))
@@ -94,8 +94,8 @@ def response_formats(
 ) -> list[JsonObject | None]:
     """Return the response formats to try, best first. None means plain prompting.
 
-    Without tools there is only the final answer. ``json_object`` is then skipped, because servers require the
-    word JSON in the prompt, and there are no instructions.
+    Without tools there is only the final answer. ``json_object`` is then skipped: servers require the word
+    JSON in the prompt, and without tools no instructions with this word are added.
     """
     schema = {"name": "action", "schema": action_schema(tools, answer, has_to_call=has_to_call)}
     second = {"type": "json_object"} if tools or answer else None
@@ -138,8 +138,8 @@ class JsonReader:
         self._answer_begun = _NEVER if typed else _ANSWER_BEGUN
         self._schemas = schemas_of(tools)
         self._prose = TextCalls(tools, {FINAL: _FINAL_SCHEMA})
-        self._text = ""  # not yet classified; in an answer, not yet decoded
-        self._state = "start"  # -> action (-> answer -> ended), or -> prose
+        self._text = ""  # text not yet classified or, in an answer, not yet decoded
+        self._state = "start"  # "start", then "action" (then "answer", "ended") or "prose"
 
     def feed(self, text: str) -> Delta:
         """Add text; return the text that is certainly part of the final answer."""
@@ -198,7 +198,7 @@ class JsonReader:
                 return Delta(text=self._answer_of(final))
             calls += [(name, arguments) for name, arguments in named if name != FINAL]
             if final is not None:
-                break  # a final answer that was written before the result of a call
+                break  # ignore a final answer that was written before the result of a call
             position = end + len(text[end:]) - len(text[end:].lstrip(" \t\r\n;,"))
         if calls:
             return _calls_delta(calls)

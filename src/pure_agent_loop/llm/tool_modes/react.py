@@ -11,7 +11,6 @@ Format: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models"
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -20,14 +19,23 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.llm.extra import MESSAGE_FIELDS
 from pure_agent_loop.llm.messages import Message, joined_content, text_of
 from pure_agent_loop.llm.response import split_unopened
-from pure_agent_loop.llm.tool_modes.recover import TextCalls, end_of_json, find_calls, schemas_of
+from pure_agent_loop.llm.tool_modes.forms import ACTION, ANSWER, INPUT, OBSERVATION, THOUGHT
+from pure_agent_loop.llm.tool_modes.recover import (
+    TextCalls,
+    end_of_json,
+    find_calls,
+    only_argument,
+    python_arguments,
+    schemas_of,
+    value_in_line,
+)
 from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
-STOP = ["\nObservation:", "\n观察："]  # at the start of a line: an answer may hold the word
+STOP = ["\nObservation:", "\n观察："]  # only at the start of a line, because an answer may contain the word
 _NO_ACTION = lazy_pattern(r"(?:none|no action|n/?a|无|不需要|没有|final[ _]answer|finish|-)\W*", re.I)
 _CALL = lazy_pattern(r"([\w.-]+)\s*[\(\[](.*)[\)\]]\s*", re.S)
 _FENCE = lazy_pattern(r"\A```[a-z_]*\s*\n?(.*?)\n?\s*```", re.S)
@@ -35,19 +43,7 @@ _NAME = lazy_pattern(r"[\w.-]+")
 _MARKER_CHARS = 36  # maximum length of a marker; a shorter last line may still become one
 
 
-def _marker(words: str, start: str = r"^[ \t#>]{0,8}") -> re.Pattern[str]:
-    """Return a pattern for a word followed by a colon, optionally bold."""
-    bold = r"(?P<bold>\*{1,2})?"
-    end = r"[ \t]{0,2}(?(bold)\*{0,2})[ \t]{0,2}[:：](?(bold)\*{0,2})"
-    return lazy_pattern(rf"{start}{bold}(?:{words}){end}[ \t]*", re.I | re.M)
-
-
-_ACTION = _marker("Action|行动|动作|操作")
-_INPUT = _marker("Action[ _]Input|行动输入|动作输入|操作输入|输入", start="")
-_ANSWER = _marker("Final[ _]Answer|最终答案|最终回答")
-_OBSERVATION = _marker("Observation|观察|观察结果")
-_THOUGHT = _marker("Thought|思考|想法")
-_MARKERS = (_ACTION, _ANSWER, _OBSERVATION, _THOUGHT)
+_MARKERS = [marker.in_line for marker in (ACTION, ANSWER, OBSERVATION, THOUGHT)]
 
 
 def describe_tools(tools: Sequence[JsonFields]) -> str:
@@ -154,9 +150,9 @@ class ReactReader:
     def __init__(self, tools: Sequence[JsonFields]) -> None:
         self._schemas = schemas_of(tools)
         self._held = ""
-        self._state = "start"  # -> answer, or -> prose (-> answer or action)
+        self._state = "start"  # "start", then "answer" or "prose" (then "answer" or "action")
         self._prose = TextCalls(tools)
-        self._is_in_line = False  # True if the start of the line was streamed
+        self._is_in_line = False  # True if the start of the current line was already streamed
 
     def feed(self, text: str) -> Delta:
         """Add text; return the text that is certainly part of the final answer."""
@@ -171,7 +167,7 @@ class ReactReader:
         return Delta(text=self._lines(is_final=False))
 
     def _look_for_answer(self) -> Delta:
-        marker = _ANSWER.search(self._held)
+        marker = ANSWER.in_line.search(self._held)
         if marker is None or not self._held[marker.end() :].strip():
             return Delta()  # white space alone is not an answer
         if self._action_in(self._held[: marker.start()]) is not None:
@@ -185,8 +181,8 @@ class ReactReader:
         while self._state == "prose" and self._held:
             line, newline, rest = self._held.partition("\n")
             is_whole = bool(newline) or is_final
-            answer = None if self._is_in_line else _ANSWER.match(line)
-            action = None if self._is_in_line else _ACTION.match(line)
+            answer = None if self._is_in_line else ANSWER.in_line.match(line)
+            action = None if self._is_in_line else ACTION.in_line.match(line)
             if answer is not None and (is_whole or line[answer.end() :].strip()):
                 shown += self._prose.held + self._held[answer.end() :].lstrip(" \t")
                 self._state, self._held = "answer", ""
@@ -221,16 +217,16 @@ class ReactReader:
             call = self._call(action, held, is_cut)
             return Delta(_thought(held[: action.start()]), thinking, (call,))
         calls, rest = find_calls(held, self._schemas, is_cut=is_cut)
-        if calls:  # a response in another format
+        if calls:  # the response has another format
             return Delta(_thought(rest), thinking, (_first(calls),))
-        answer = _ANSWER.search(held)
+        answer = ANSWER.in_line.search(held)
         if answer is not None:
             return Delta(held[answer.end() :].strip(), thinking + _thought(held[: answer.start()]))
-        return Delta(_thought(held) if _THOUGHT.search(held) else held, thinking)
+        return Delta(_thought(held) if THOUGHT.in_line.search(held) else held, thinking)
 
     def _action_in(self, text: str) -> re.Match[str] | None:
         """Return the first action of a text."""
-        return next((match for match in _ACTION.finditer(text) if self._is_action(match, text)), None)
+        return next((match for match in ACTION.in_line.finditer(text) if self._is_action(match, text)), None)
 
     def _is_action(self, action: re.Match[str], text: str) -> bool:
         """Return False for ``Action: None``, and for prose that happens to begin with the marker."""
@@ -272,40 +268,26 @@ class ReactReader:
             return body if end is None else body[:end]  # ignore trailing text
         ends = [match.start() for marker in _MARKERS if (match := marker.search(body))]
         body = body[: min(ends, default=len(body))].strip()
-        only = self._only_argument(name)
+        only = only_argument(self._schemas.get(name, {}))
         if only is None or not body or _NO_ACTION.fullmatch(body) or is_cut:
             return "" if _NO_ACTION.fullmatch(body) and only is None else body
-        try:
-            return {only: json.loads(body)}
-        except (ValueError, RecursionError):
-            return {only: body.strip("\"'`")}
-
-    def _only_argument(self, name: str) -> str | None:
-        schema = self._schemas.get(name, {})
-        names = list(schema.get("required") or schema.get("properties") or ())
-        return names[0] if len(names) == 1 else None
+        return {only: value_in_line(body)}
 
     def _in_brackets(self, name: str, body: str) -> Any:
         """Parse the text in brackets: ``"tea"``, ``tea``, ``query="tea"``, or JSON."""
         if body.lstrip().startswith("{"):
             return body
-        try:
-            parsed = ast.parse(f"f({body})", mode="eval").body
-            assert isinstance(parsed, ast.Call)
-            names = list(self._schemas.get(name, {}).get("properties") or ())
-            arguments = dict(zip(names, map(ast.literal_eval, parsed.args), strict=False))
-            arguments |= {kw.arg: ast.literal_eval(kw.value) for kw in parsed.keywords if kw.arg}
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return self._arguments(name, body, is_cut=False)
-        return arguments if len(arguments) == len(parsed.args) + len(parsed.keywords) else body
+        names = list(self._schemas.get(name, {}).get("properties") or ())
+        arguments = python_arguments(f"f({body})", names)
+        return self._arguments(name, body, is_cut=False) if arguments is None else arguments
 
 
 def _name_and_input(action: re.Match[str], text: str) -> tuple[str, str | None]:
     """Return the text after ``Action:``, on its line or the next, and the text after ``Action Input:``."""
     after = text[action.end() :]
-    markers = (_ACTION, _ANSWER, _OBSERVATION)
+    markers = _MARKERS[:3]
     ends = [match.start() for marker in markers if (match := marker.search(after))]
-    marker = _INPUT.search(after, 0, min(ends, default=len(after)))
+    marker = INPUT.at.search(after, 0, min(ends, default=len(after)))
     name = (after[: marker.start()] if marker else after[: min(ends, default=len(after))]).strip()
     if not name.startswith("{"):
         name = name.partition("\n")[0]
@@ -319,4 +301,4 @@ def _first(calls: Sequence[ToolCall]) -> ToolCallDelta:
 
 
 def _thought(text: str) -> str:
-    return _THOUGHT.sub("", text).strip()
+    return THOUGHT.in_line.sub("", text).strip()

@@ -6,8 +6,10 @@ Rules:
     of the text.
 2.  After a tag with no other use (such as ``<tool_call>``) a call counts anywhere except inside a code block
     or quotes.
-3.  A fenced or bare JSON object or list counts only at the end of the text: in the middle of an explanation
-    it is an example. A bare one begins on a separate line.
+3.  A fenced or bare JSON object or list, and a call in a ReAct line (``Action:`` with ``Action Input:``,
+    ``Act: look(word="a")``) or in Python syntax (``look(word="a")``), count only at the end of the text: in
+    the middle of an explanation they are examples. All but the fenced ones begin on a separate line. What a
+    model writes as the ``Observation:`` of its action is made up, and dropped.
 4.  Text is buffered only while it can still become a call, so responses stream as usual. The result does not
     depend on how the text was split: a candidate is rejected only when no further text could complete it.
 """
@@ -21,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
 from pure_agent_loop.llm.response import ThinkSplitter, split_unopened
-from pure_agent_loop.llm.tool_modes.forms import Element, forms_in_use
-from pure_agent_loop.llm.tool_modes.positions import TextPosition, may_hold_call
+from pure_agent_loop.llm.tool_modes.forms import ACTION, INPUT, OBSERVATION, Element, Marker, forms_in_use
+from pure_agent_loop.llm.tool_modes.positions import TextPosition
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.support.lazy import lazy_pattern
 
@@ -80,6 +82,15 @@ _NAME_ENDS = (
 _PAIRS = lazy_pattern(r"\s*(?:<arg_key>[^<]*</arg_key>\s*<arg_value>.*?</arg_value>\s*)*", re.S)
 _PAIR = lazy_pattern(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
 _HALF_A_TAG = lazy_pattern(r"<(?:\S[^<>]*)?\Z")
+_LINE_NAME = lazy_pattern(r"[\w.-]+")
+_LINE_GAP = lazy_pattern(r"[ \t]*\r?\n\s*")
+_LINE_END = lazy_pattern(r"[ \t]*(?:\r?\n|\Z)")
+_PYTHON = lazy_pattern(
+    r"(?P<quote>\"{3}|'{3})(?:\\.|(?!(?P=quote))[^\\])*(?P<end>(?P=quote)|\\?\Z)"
+    r"|(?P<one>[\"'])(?:\\.|(?!(?P=one))[^\\\n])*(?P<close>(?P=one)|\\?\Z)|[()\[\]{}\"']",
+    re.S,
+)
+_MARKER_CHARS = 64  # no marker is as long
 _RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to stay linear
 
 
@@ -182,7 +193,7 @@ def name_and_arguments(value: object) -> tuple[str, Any] | None:
         return (name, arguments) if isinstance(arguments, Mapping) else None
     key = next((key for key in ARGUMENT_KEYS if key in value), None)
     if key is None and set(value) - {*NAME_KEYS, *OTHER_KEYS}:
-        return None  # a name next to unknown keys
+        return None  # an object with a name and unknown keys is not a call
     return name, None if key is None else value[key]
 
 
@@ -236,7 +247,7 @@ class TextCalls:
 
     def feed(self, text: str) -> str:
         """Add text; return the text that is certainly not part of a call."""
-        if not self._held and not may_hold_call(text):  # the usual case
+        if not self._held and not self._place.may_hold_call(text):  # the usual case
             self._shown.append(text)
             self._place.move(text)
             return text
@@ -309,6 +320,7 @@ class _CallReader:
         self._is_final = is_final
         self._is_cut = is_cut
         self._forms = forms_in_use()
+        self._no_lines: set[int] = set()  # starts of lines at which `_lines` found no calls
 
     def read_all(self, place: TextPosition) -> tuple[list[ToolCall], str]:
         """Return all calls in a text that begins at `place`, and the text without them."""
@@ -325,6 +337,8 @@ class _CallReader:
     def read(self, start: int) -> _Match | None:
         """Return the calls that begin at `start`; None if none can begin there."""
         text = self._text
+        if text[start] == "*" or text[start] == "_" or text[start].isalnum():
+            return self._lines(start)
         if text[start] == "`" or (text[start] in "{[" and not text.startswith("[T", start)):
             return self._untagged(start)
         forms = self._forms
@@ -347,6 +361,91 @@ class _CallReader:
             calls += match.calls
             position = self._after_gap(match.end)
         return _Match(tuple(calls), position)
+
+    def _lines(self, start: int) -> _Match | None:
+        """Read consecutive calls in separate lines up to the end of the text."""
+        calls: list[ToolCall] = []
+        position, visited, acts = start, list[int](), False
+        while position < len(self._text) and position not in self._no_lines:
+            if acts and OBSERVATION.at.match(self._text, position):
+                return _Match(tuple(calls), len(self._text))
+            match = self._line(position) or self._pending(acts and self._may_be(OBSERVATION, position))
+            if match is not None and not match.calls:
+                return match
+            visited.append(position)
+            acts = ACTION.at.match(self._text, position) is not None
+            if match is None:
+                break
+            calls += match.calls
+            position = self._after_gap(match.end)
+        else:
+            if position == len(self._text):
+                return _Match(tuple(calls), position)
+        self._no_lines.update(visited)  # the same text follows each of them
+        return None
+
+    def _may_be(self, marker: Marker, start: int) -> bool:
+        return marker.may_begin(self._text[start : start + _MARKER_CHARS])
+
+    def _line(self, start: int) -> _Match | None:
+        """Read ``name(...)``, or ``Action:`` with such a call or with a name and ``Action Input:``."""
+        text, action = self._text, ACTION.at.match(self._text, start)
+        begin = action.end() if action else start
+        word = _LINE_NAME.match(text, begin)
+        end = word.end() if word else begin
+        if end == len(text):
+            is_name = word is not None and self._may_be_name(word.group(), is_whole=False)
+            return self._pending(is_name or end == begin or (not action and self._may_be(ACTION, start)))
+        name = self._known(text[begin:end])
+        if name is None:
+            return self._pending(not action and self._may_be(ACTION, start))
+        if text[end] == "(":
+            return self._python_line(name, end)
+        gap = _LINE_GAP.match(text, end) if action else None
+        if gap is None:
+            return self._pending(action is not None and not text[end:].strip())
+        label = INPUT.at.match(text, gap.end())
+        if label is None:
+            return self._pending(self._may_be(INPUT, gap.end()))
+        return self._input(name, label.end())
+
+    def _input(self, name: str, start: int) -> _Match | None:
+        """Read the JSON after ``Action Input:``, or the line as the argument of a tool with only one."""
+        text = self._text
+        body = start + len(text[start:]) - len(text[start:].lstrip())
+        fence = _FENCE.match(text, body)
+        body = fence.end() if fence else body
+        if text.startswith("{", body):
+            match = self._arguments(name, body)
+            rest = text[match.end :].strip() if match else ""
+            return _NOT_YET if fence and rest in ("`", "``") and not self._is_final else match
+        if text.startswith("`", body):
+            return self._pending(_FENCE_BEGUN.fullmatch(text, body) is not None)
+        line = text[start:].partition("\n")[0].strip()
+        if not self._is_final and (body == len(text) or "\n" not in text[body:]):
+            return _NOT_YET
+        only = only_argument(self._schemas[name])
+        if self._is_cut or (line and only is None):
+            return None
+        return self._checked(name, {only: value_in_line(line)} if line else {}, start + len(line) + 1)
+
+    def _python_line(self, name: str, bracket: int) -> _Match | None:
+        """Read a call in Python syntax, of literals or one JSON object, to the end of its line."""
+        text, depth = self._text, 0
+        for token in _PYTHON.finditer(text, bracket):
+            if token["close"] is None and token.group() in "'\"":
+                return None
+            if token["end"] in ("", "\\") or token["close"] in ("", "\\"):
+                break
+            depth += (token.group() in "([{") - (token.group() in ")]}")
+            if depth == 0:
+                end, inside = token.end(), text[bracket + 1 : token.end() - 1].strip()
+                names = list(self._schemas[name].get("properties") or ())
+                is_json = inside.startswith("{")
+                arguments = inside if is_json else python_arguments(f"f{text[bracket:end]}", names)
+                is_alone = _LINE_END.match(text, end) is not None
+                return self._checked(name, arguments, end) if is_alone and arguments is not None else None
+        return self._pending()
 
     def _block(self, start: int) -> _Match | None:
         text = self._text
@@ -543,6 +642,37 @@ class _CallReader:
         if invalid or not could_fit(arguments, self._schemas[known]):
             return None
         return _Match((ToolCall("", known, arguments),), end)
+
+
+def python_arguments(call: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """Return the arguments of a call in Python syntax; None if they are not literals, or too many.
+
+    Args:
+        names: Names for the arguments without a name.
+    """
+    try:
+        parsed = ast.parse(call, mode="eval").body
+        if not isinstance(parsed, ast.Call):
+            return None
+        arguments = dict(zip(names, map(ast.literal_eval, parsed.args), strict=False))
+        arguments |= {kw.arg: ast.literal_eval(kw.value) for kw in parsed.keywords if kw.arg}
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return arguments if len(arguments) == len(parsed.args) + len(parsed.keywords) else None
+
+
+def only_argument(schema: JsonFields) -> str | None:
+    """Return the name of the only argument that a tool has or requires; None for several or none."""
+    names = list(schema.get("required") or schema.get("properties") or ())
+    return names[0] if len(names) == 1 else None
+
+
+def value_in_line(text: str) -> Any:
+    """Return a value that is written as JSON or as text, optionally in quotes."""
+    try:
+        return loads_strictly(text)
+    except (ValueError, RecursionError):
+        return text.strip("\"'`")
 
 
 def _begins(words: Sequence[str], text: str) -> bool:

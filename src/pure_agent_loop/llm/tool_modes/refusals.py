@@ -1,4 +1,4 @@
-"""Refusals of tools and of response formats: recognize them, and remember what a server accepts."""
+"""Refusals of tools and of response formats: recognize them, and remember which formats a server accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pure_agent_loop.support.lazy import lazy_pattern
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields
 
-# Errors from servers or models that do not support tools.
+# Words of errors from servers or models that do not support tools.
 REFUSES_TOOLS = lazy_pattern(
     r"not support (?:this )?(?:tools?\b|tool[_ -]?(?:us|call|choice)|functions?\b|function[_ -]?call)"
     r"|(?:tools?|tool[_ -]?(?:us\w*|call\w*|choice)|function[_ -]?call\w*) (?:is|are) "
@@ -24,7 +24,7 @@ REFUSES_TOOLS = lazy_pattern(
     r"|\btools\b.{0,10}extra inputs|extra inputs.{0,60}\btools\b",
     re.I | re.S,
 )
-# Errors for an unknown response format, as opposed to other 400 errors.
+# Words of an error about an unsupported response format, which other 400 errors lack.
 REFUSES_FORMAT = lazy_pattern(
     r"response[_ ]?format|json[_ ]?(?:schema|object|mode)|structured[_ ]output|guided"
     r"|grammar|sampler|\bschema\b|(?:invalid|unsupported|unknown|output) format",
@@ -55,7 +55,7 @@ class Formats:
 
         Args:
             ask: Sends the request with the format of the given index.
-            formats: The formats, best first; None for no format, which cannot be refused.
+            formats: The formats, best first; None for a request without a format, which cannot be refused.
         """
         refusal: LLMError | None = None
         shown = False

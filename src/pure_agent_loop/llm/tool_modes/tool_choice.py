@@ -10,7 +10,7 @@ from pure_agent_loop.errors import LLMError
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonObject, Options, Tools
 
-_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject in a request without tools
+_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject if a request has no tools
 
 
 def without_tools(options: Options) -> JsonObject:

@@ -131,7 +131,7 @@ def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
     if others:
         return replace(response, tool_calls=others), ""
     text = json.dumps(finals[0].arguments, ensure_ascii=False)
-    with suppress(ValueError):  # it may have been written as text too
+    with suppress(ValueError):  # the model may have written the same object as text
         if response.content and json.loads(response.content) == finals[0].arguments:
             return replace(response, tool_calls=[], finish_reason="stop"), ""
     new = f"\n\n{text}" if response.content else text

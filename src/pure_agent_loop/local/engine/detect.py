@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pure_agent_loop.local.engine.leases import HOST
 from pure_agent_loop.local.engine.owner import owner_of
+from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.text import parsed_object
 
 KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
 TIMEOUT_SECONDS = 0.3
@@ -18,7 +18,7 @@ MAX_BYTES = 1_000_000
 _UNUSABLE = (
     OSError,
     ValueError,
-    asyncio.TimeoutError,
+    TimeoutError,
     asyncio.IncompleteReadError,
     asyncio.LimitOverrunError,
 )
@@ -64,7 +64,7 @@ async def find_server(
         ports: Ports by product name, the preferred one first.
         timeout: Seconds after which a port counts as unused.
         named: True if the user named the server; the owner is then irrelevant.
-        on_refusal: Function called with a sentence for each server that is not used.
+        on_refusal: Function called with a message about each server that is not used.
 
     Returns:
         The first server, in the order of `ports`, that has a model; or None. Server errors are not raised.
@@ -80,7 +80,7 @@ async def find_server(
 
 async def _look(name: str, port: int, timeout: float) -> Found | None:
     try:
-        answer = await asyncio.wait_for(_get_models(port), timeout)
+        answer = await within(timeout, _get_models(port))
     except _UNUSABLE:
         return None
     model = _first_model(answer)
@@ -117,11 +117,7 @@ async def _read_body(reader: asyncio.StreamReader, head: bytes) -> bytes:
 
 
 def _first_model(body: bytes) -> str | None:
-    try:
-        answer: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    entries = answer.get("data") if isinstance(answer, dict) else None
+    entries = (parsed_object(body) or {}).get("data")
     for entry in entries if isinstance(entries, list) else ():
         name = entry.get("id") if isinstance(entry, dict) else None
         if isinstance(name, str) and name:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
+from pure_agent_loop.errors import LLMError, MissingExtraError
 from pure_agent_loop.local.engine.leases import Lease, read_state, take_lease
-from pure_agent_loop.local.engine.models import Progress, is_gguf, quiet
+from pure_agent_loop.local.engine.models import Progress, checked_file, quiet
 from pure_agent_loop.support.child import child_environment, module_argv
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
@@ -64,11 +64,8 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
         LLMError: The server did not start.
     """
     settings = settings or StartSettings()
-    if not model.is_file():
-        raise ConfigError(notice("library.model_file_missing", path=model))
-    if not is_gguf(model):
-        raise ConfigError(notice("library.not_gguf", path=model))
-    check_engine()  # required even if a running server could be joined
+    checked_file(model)
+    check_engine()  # the engine is required even if a running server could be joined
     base = private_folder(data_folder() / "servers") / _identity(model, settings)
     state = base.with_suffix(".json")
     lease = take_lease(read_state(state))
@@ -125,7 +122,7 @@ def _launch(command: list[str], log: Path, timeout: float) -> bool:
     watch = threading.Timer(timeout, process.kill)
     watch.daemon = True
     watch.start()
-    assert process.stdout is not None  # not None, because of stdout=PIPE above
+    assert process.stdout is not None  # because of stdout=PIPE above
     with process.stdout as pipe:
         ready = any(line.strip() == READY for line in pipe)
     watch.cancel()

@@ -16,11 +16,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from pure_agent_loop.support.locking import write_whole
 
 HOST = "127.0.0.1"
 LINE_LIMIT = 200
@@ -52,11 +53,7 @@ def greeting(key: str) -> bytes:
 
 def write_state(path: Path, state: State) -> None:
     """Write the state file atomically, readable only by this user."""
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(asdict(state), file)
-    new.replace(path)
+    write_whole(path, json.dumps(asdict(state)).encode())
 
 
 def read_state(path: Path) -> State | None:

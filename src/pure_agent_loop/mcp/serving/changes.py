@@ -1,4 +1,4 @@
-"""Subscriptions of clients to resources. A client that does not read never blocks others."""
+"""Subscriptions of clients to resources. A client that does not read never blocks other clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
-MAX_SUBSCRIBED = 1_000  # URIs per connection
+MAX_SUBSCRIBED = 1_000  # maximum subscribed URIs per connection
 _KEY = "pure_agent_loop.subscribed"
 
 
@@ -20,7 +20,8 @@ class Changes(InMemorySubscriptionBus):
     def __init__(self) -> None:
         super().__init__()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.listen = ListenHandler(self)  # in the protocol of 2026, the response is the stream
+        # For the 2026 protocol, where the response itself is the stream of changes.
+        self.listen = ListenHandler(self)
 
     def tell(self, uri: str) -> None:
         """Notify subscribers that a resource has changed; callable from any thread."""
@@ -60,7 +61,7 @@ class Changes(InMemorySubscriptionBus):
 
 def connection_of(context: Any) -> Any:
     """Return a request's connection, which holds the client's data between requests."""
-    return context.session._connection  # the SDK has no public access to it
+    return context.session._connection  # the SDK offers no public access to the connection
 
 
 class _Subscribed:

@@ -12,7 +12,7 @@ from pure_agent_loop.support.threads import in_thread
 if TYPE_CHECKING:
     from pure_agent_loop.mcp.serving.server import AgentServer
 
-MAX_CONNECTIONS = 1_000  # protocol sessions; idle ones end after half an hour
+MAX_CONNECTIONS = 1_000  # maximum protocol sessions; an idle session ends after half an hour
 
 
 class Mounted:

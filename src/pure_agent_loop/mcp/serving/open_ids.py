@@ -18,6 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from typing_extensions import Self
 
+from pure_agent_loop.support.text import parsed_object
+
 NO_JSON, NO_REQUEST = -32700, -32600
 _FIRST = "The first request must be 'initialize', or a request of the 2026 protocol with its _meta."
 
@@ -133,8 +135,5 @@ class OpenIds:
 
 def _id_of(body: bytes) -> Any:
     """Return the ID of a request; None for anything else, which the SDK rejects."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return value.get("id") if isinstance(value, dict) and "method" in value else None
+    value = parsed_object(body) or {}
+    return value.get("id") if "method" in value else None

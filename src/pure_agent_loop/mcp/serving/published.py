@@ -1,4 +1,4 @@
-"""Prompts and resources that the MCP server exposes, as functions from the user."""
+"""Prompts and resources that the MCP server exposes, defined by the user's functions."""
 
 from __future__ import annotations
 
@@ -132,7 +132,3 @@ def _pieces(uri: str) -> Iterable[tuple[int, str, str]]:
     for plus, name, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         yield 1, name, plus
         yield 0, text, ""
-
-
-# In the SDK, a second request with the same ID replaces the first, which can then neither be answered nor
-# cancelled. The SDK does not answer lines that are not messages.

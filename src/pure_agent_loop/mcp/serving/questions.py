@@ -51,18 +51,18 @@ def _wanted(context: Any, level: str) -> bool:
 
 
 class Turn:
-    """One call's turn among calls that change something. The turn is released while a person is asked."""
+    """A call's hold on the lock for calls that change something; released while a person is asked."""
 
     def __init__(self, lock: asyncio.Lock) -> None:
         self._lock, self._is_mine = lock, False
 
     async def take(self) -> None:
-        """Wait for the turn."""
+        """Acquire the lock."""
         await self._lock.acquire()
         self._is_mine = True
 
     def leave(self) -> None:
-        """Release the turn."""
+        """Release the lock, if held."""
         if self._is_mine:
             self._is_mine = False
             self._lock.release()
@@ -83,7 +83,7 @@ class ClientLink:
             answers or {},
             reports_progress,
         )
-        self.is_stateless = True  # the whole call can be repeated without loss
+        self.is_stateless = True  # True while the whole call can be repeated without loss
         self.turn: Turn | None = None
         self.wanted: dict[str, Any] = {}
         self._reports = 0
@@ -99,7 +99,8 @@ class ClientLink:
         Raises:
             ToolExecutionError: The client cannot ask.
         """
-        if not self._can_ask or is_modern(self._context):  # such clients would repeat the call
+        # A client of the 2026 protocol would repeat the call with the answer.
+        if not self._can_ask or is_modern(self._context):
             raise ToolExecutionError(model_text("mcp_nobody"))
         result = await self._context.session.elicit_form(question, schema, self._context.request_id)
         return result.content or {} if result.action == "accept" else None
@@ -128,10 +129,11 @@ class ClientLink:
 
     def input_required(self) -> Any:
         """Return the questions that the client must ask before it repeats the call."""
-        requests: dict[str, Any] = {}
-        for key, text in self.wanted.items():
-            form = types.ElicitRequestFormParams(message=text, requested_schema=_ALLOW)
-            requests[key] = types.ElicitRequest(params=form)
+        forms = {
+            key: types.ElicitRequestFormParams(message=text, requested_schema=_ALLOW)
+            for key, text in self.wanted.items()
+        }
+        requests: dict[str, Any] = {key: types.ElicitRequest(params=form) for key, form in forms.items()}
         return types.InputRequiredResult(input_requests=requests)
 
     async def tell(self, event: AnyEvent) -> None:

@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.agent import Agent
+from pure_agent_loop.agent import Agent, served_agents
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import EventType
 from pure_agent_loop.mcp.connection import silence_sdk_logs
@@ -70,7 +70,7 @@ class Caller:
     Args:
         owns: Whether a session is the caller's.
         new_session: Returns an ID for a new session.
-        may_call: Whether the caller may call tools and see the agents' tool calls.
+        may_call: Whether the caller may call tools, and see the tool calls of agents.
         may_run: Whether the caller may give tasks to agents.
     """
 
@@ -116,6 +116,7 @@ class AgentServer:
         self._agent, self._store, self._caller = None if tools is None else _of_one_tool(tools), store, caller
         self._published = Published() if published is None else published
         self.tools: dict[str, Tool] = {} if tools is None else {tool.name: tool for tool in tools.tools}
+        agents = served_agents(agents, "the server", "read them from the store of AgentServer")
         self.agents = {tool_name(name): agent for name, agent in agents.items()}
         if twice := self.tools.keys() & self.agents.keys():
             raise ConfigError(notice("library.mcp_name_twice", twice=min(twice)))
@@ -147,14 +148,14 @@ class AgentServer:
         assert self._agent is not None
         if tool.read_only:
             outcome = await _once(self._agent, tool, args, link)
-        else:  # serial, so that each call's changes can be told apart
+        else:  # one at a time, so that each change can be attributed to a call
             link.turn = turn = Turn(self._changing)
             try:
                 await turn.take()
                 outcome = await _once(self._agent, tool, args, link)
             finally:
                 turn.leave()
-        if link.wanted:  # nothing was executed: the client asks and calls again
+        if link.wanted:  # nothing was executed: the client asks its user and repeats the call
             return link.input_required()
         return result_of(outcome)
 
@@ -222,7 +223,7 @@ class AgentServer:
             raise MCPError(code, outcome.text)
         try:
             return await in_thread(partial(form, outcome))
-        except PureAgentLoopError as error:  # such as a missing file or an invalid image
+        except PureAgentLoopError as error:  # for example a missing file or an invalid image
             raise MCPError(code, safe_str(error)) from None
 
     # -- resources ------------------------------------------------------------------------------------
@@ -343,7 +344,7 @@ class AgentServer:
 
 
 def _is_notified_uri(uri: str) -> bool:
-    """Return whether changes are sent under this spelling of a URI; each session has only one."""
+    """Return whether change notifications use this spelling of a URI: each session has only one."""
     return not uri.startswith(SESSIONS) or uri == uri_of(session_at(uri))
 
 
@@ -357,8 +358,8 @@ async def serve_stdio(agent_server: AgentServer) -> None:
 async def _once(agent: Agent, tool: Tool, args: dict[str, Any], link: ClientLink) -> ToolOutcome:
     """Run one call in its own run and return its outcome."""
     client = OneCall(tool.name, args)
-    SHOW_FORM.set(link.form)  # the value is local to this request's task
-    run_forgets()  # the client's model also remembers earlier calls
+    SHOW_FORM.set(link.form)  # a context variable, so the value is local to this request's task
+    run_forgets()  # files read in earlier calls stay known, because the client's model has seen them
     run = agent.clone(llm=client, tools=[tool], on_ask=link.ask, compaction=False).arun_stream("")
     run_events = [event async for event in followed(run, link)]
     for event in run_events:

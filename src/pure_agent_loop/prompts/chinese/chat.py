@@ -50,6 +50,14 @@ MESSAGES = {
     "ran": "用户运行了此命令：",
     "no_background": "没有可移到后台的任务。",
     "moved": "已移到后台",
+    "leaving": "当前步骤结束后转到后台… 按 Esc 停止。",
+    "left_for": (
+        "运行已转到后台继续，编号 {run}。它结束后，回答会随你的下一条消息给出。\n"
+        "用 pal tasks show {run}{database} 查看；用 pal answer 回答它的问题。{hint}"
+    ),
+    "left_has_worker": "有工作进程在运行。",
+    "left_no_worker": "没有工作进程在运行：请在另一个终端启动 pal worker{database}。",
+    "stays": "运行留在此处：{reason}",
     "mode": "模式：{mode}。其他：{others}（/mode 名称 或 Shift+Tab）",
     "no_mode": "没有模式 {mode}。可用：{all}。",
     "model": "模型：{model}",
@@ -96,6 +104,7 @@ MESSAGES = {
     "cost_time": "时间",
     "unknown": "未知",
     "context_system": "系统提示",
+    "context_facts": "日期、目录等信息",
     "context_user": "你的消息",
     "context_assistant": "答案",
     "context_tool": "工具结果",
@@ -159,7 +168,7 @@ MESSAGES = {
     "key_Esc Esc": "空行时：列出可退回的步骤",
     "key_Ctrl-D": "退出",
     "key_Ctrl-O": "展开最近折叠的内容",
-    "key_Ctrl-B": "把运行中的任务移到后台",
+    "key_Ctrl-B": "把子代理的任务，否则把本次运行，转到后台",
     "key_Shift+Tab": "切换模式：询问、只读、或允许规则未拒绝的一切",
     "key_Ctrl-R": "查找以前的输入",
     "key_Ctrl-V": "发送剪贴板中的图片",

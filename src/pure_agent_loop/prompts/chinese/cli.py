@@ -34,7 +34,9 @@ MESSAGES = {
     "first_which": "1 到 {most} 的数字，或按回车离开： ",
     "first_models": "哪个模型？",
     "first_whose": "哪一家的密钥？",
-    "first_model_number": "输入数字，回车为 1： ",
+    "first_more": "另有 {count} 个，可输入名称",
+    "first_accepted": "服务器接受了该密钥",
+    "first_model_number": "输入数字或名称，回车为 1： ",
     "first_other": "或兼容 OpenAI 的服务器的 URL，例如 https://models.example/v1",
     "first_maker": "1 到 {most} 的数字或 URL，或按回车离开： ",
     "first_model": "模型{proposed}： ",
@@ -64,6 +66,14 @@ MESSAGES = {
     "export_format": "缺少 --format。请用 {formats} 之一，或用 -o 给出相应的扩展名：-o session.html。",
     "resume_session": "会话 {session}；继续：pal run {option}",
     "not_recorded": "此次运行不会保存：{error}",
+    "left_unrecorded": "此对话不保存。",
+    "left_refused": "工作进程无法使用此对话的这些设置：{settings}。",
+    "left_status": "已转到后台的运行 {run} 的状态是 {status}。{error} 查看：pal tasks show {run}{database}",
+    "detached_settings": "此代理只继续用 Ctrl-B 离开对话的运行。",
+    "detached_differs": (
+        "此工作进程会以不同的设置运行该对话：{differences}。请以启动 'pal' 的方式启动 'pal worker'，"
+        "再继续此运行的会话：pal run --resume SESSION --database URL。"
+    ),
     "no_session_to_resume": '没有可继续的会话。开始新会话：pal "你的任务"',
     "no_session_of_folder": '{folder} 没有可继续的会话。开始新会话：pal "你的任务"',
     "pick_by_id": "此处 --resume 需要会话 ID。此文件夹的会话：{newest}。",
@@ -181,18 +191,15 @@ MESSAGES = {
     "durable_none_yet": "还没有持久运行。",
     "durable_more": "更多运行：pal tasks -n {number}{at_database}",
     "durable_continues": "运行仍在继续；{hint}",
-    "eval_plan": "{count:,} 题（{sets}）：约 {tokens:,} 个输入 token，回答另计。",
-    "eval_priced_plan": "{count:,} 题（{sets}）：约 {tokens:,} 个输入 token，{cost:,.2f} 美元，回答另计。",
-    "eval_start": "开始吗？ [y/N] ",
-    "eval_unchosen": (
-        "没有选择题目，也没有可供确认的终端。请写 --sets standard（标准题集的全部题目）、"
-        "--limit N（每个题集 N 题）或 --yes。"
+    "eval_no_file": (
+        "pal eval 需要含有你自己用例的 FILE。公开题目在源代码的克隆中：python -m benchmarks.bfcl"
     ),
     "eval_several": "{path} 有 {count} 个 {kind} 对象：请把其中一个命名为 {name!r}。",
-    "eval_option": "--{option} {when}。",
     "eval_not_run": "{path} 无法运行。{kind}：{error}",
     "eval_agent": "--agent={agent} 必须是 Agent，或返回 Agent 的函数。",
     "eval_conflict": "--{conflict} 不能与智能体同用，智能体有自己的设置。请去掉其中之一。",
+    "eval_pair": "{now} 与 {before} 相比：",
+    "eval_no_former": "--compare={path} 必须恰有一份模型 {model!r} 的报告。请另选文件。",
     "eval_out": "--out={out} 无法写入：{error}",
     "init_exists": "{path} 已存在。要覆盖它：--force。",
     "init_found": "在 {url} 找到 {model}：已添加为服务器 {name!r}",
@@ -278,6 +285,10 @@ MESSAGES = {
     "subagents_tools": "--subagents 需要工具，不能与 --no-tools 或 --tools none 同用。",
     "no_session_option": "没有会话可供回答提问。请去掉 --no-session。",
     "explain_session": "--explain 显示新运行的第一个请求，不能与 --session 同用。",
+    "explain_run_option": "{option} 不能与 --explain-run 同用：后者显示已记录的运行。",
+    "explain_run_step": "--explain-run：没有第 {step!r:.40} 步。请写 1 到 {most}；不写则显示全部。",
+    "explain_run_head": "第 {step} 步（第 {run} 次运行）",
+    "explain_run_end": "循环的 {lines} 行产生了 {values} 个值。",
     "database_session": "--database 需要会话：请加上 --session ID、--resume ID 或 --continue。",
     "kept_sessions": "已删除{count}：超过 {keep_sessions} 天未使用",
     "error": "错误：",
@@ -300,8 +311,6 @@ MESSAGES = {
     "durable_follow": "查看进展：pal logs -f {run}",
     "durable_run": "运行 {run}",
     "durable_asks": "提问：{call}；回答：pal answer {answer}",
-    "only_with_file": "只能与 FILE 同用",
-    "only_without_file": "只能在没有 FILE 时使用",
     "keys_set": "{keys}：写此文件时已设置；无需其他设置即可使用。",
     "schedule_none": "{database} 中没有定时计划",
     "schedule_removed": "已移除 {name}",

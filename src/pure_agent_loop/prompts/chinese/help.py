@@ -28,7 +28,7 @@ MESSAGES = {
     "write a settings file": "生成设置文件",
     "show effective settings and their origin": "显示生效的设置及其来源",
     "manage embedded models": "管理内置模型",
-    "evaluate a model's tool calls or an agent": "评测模型的工具调用，或评测智能体",
+    "evaluate an agent or a model with your own cases": "用你自己的用例评测智能体或模型",
     "check what a model server supports": "检查模型服务器支持的功能",
     "list, export, fork, repair and delete sessions": "列出、导出、分叉、修复和删除会话",
     "replay a session offline and compare": "离线重放会话并比较",
@@ -42,7 +42,7 @@ MESSAGES = {
     "list, show and delete durable runs": "列出、显示和删除持久运行",
     "show a durable run: its state, answer and questions": "显示持久运行：状态、答案和提问",
     "delete durable runs with everything recorded in them": "删除持久运行及其中的全部内容",
-    "cancel those that have not ended": "取消尚未结束的运行",
+    "cancel runs that have not ended": "取消尚未结束的运行",
     "list what would be deleted, and delete nothing": "列出将被删除的内容，但不删除",
     "list durable runs, newest first": "列出持久运行，最新的在前",
     "cancel a durable run": "取消持久运行",
@@ -125,12 +125,13 @@ MESSAGES = {
     "react: steps; single: one round of tools (default: react)": (
         "react：多步；single：只调用一轮工具（默认：react）"
     ),
+    "show a recorded run: each value and the line that made it": "显示已记录的运行：每个值及产生它的代码行",
     "show the first request and the limits without sending": "显示第一个请求和限制，不发送",
     "maximum steps per run (default: 25)": "每次运行的最多步数（默认：25）",
     "maximum tokens for all requests (default: no limit)": "所有请求的最多 token 数（默认：不限）",
     "maximum seconds per run (default: no limit)": "每次运行的最多秒数（默认：不限）",
     "maximum cost per day (UTC) for all recorded runs": "所有已记录运行每天（UTC）的最高费用",
-    "the same, for the runs of one person": "同上，按每个人的运行计算",
+    "maximum cost per day (UTC) for the runs of one person": "同一人的运行每天（UTC）的最高费用",
     "limits of the default agent": "默认智能体的限制",
     "maximum cost, in US dollars or the currency of --price": "最高费用，单位为美元，或与 --price 相同的货币",
     "price per million tokens: INPUT,OUTPUT[,CACHED[,WRITTEN]]": (
@@ -215,63 +216,36 @@ MESSAGES = {
     "make a model the default": "设为默认模型",
     "name from 'pal model list', or URL of a .gguf file": "pal model list 中的名称，或 .gguf 文件的 URL",
     "name from 'pal model list', or path of a .gguf file": "pal model list 中的名称，或 .gguf 文件的路径",
-    "Measure how well a model calls tools: the Berkeley Function Calling Leaderboard, single-turn.": (
-        "衡量模型调用工具的能力：Berkeley Function Calling Leaderboard，单轮。"
-    ),
+    "Evaluate an agent or a model with your own cases.": "用你自己的用例评测智能体或模型。",
     (
-        "Groups of sets: standard (simple_python, multiple, parallel, parallel_multiple, irrelevance),"
-        "\n"
-        "other_languages (simple_java, simple_javascript), live (live_simple, live_multiple, "
-        "live_parallel,\n"
-        "live_parallel_multiple, live_irrelevance, live_relevance), all."
+        "FILE is a Python file with a Dataset and optionally an Agent, or YAML, JSON or JSON lines. The "
+        "agent comes\n"
+        "from the file or from --agent, and --model replaces its model; the default is the chosen model "
+        "without tools.\n"
+        "With --out, the same command resumes an evaluation that was ended. Exit codes: 0 enough cases "
+        "passed and\n"
+        "nothing is worse beyond chance than in --compare, or than with the first of several models; else 1."
     ): (
-        "题集分组：standard（simple_python、multiple、parallel、parallel_multiple、irrelevance），\n"
-        "other_languages（simple_java、simple_javascript），live（live_simple、live_multiple、live_para"
-        "llel、\n"
-        "live_parallel_multiple、live_irrelevance、live_relevance），all。"
+        "FILE 是含 Dataset（也可含 Agent）的 Python 文件，或 YAML、JSON、JSON Lines。\n"
+        "智能体来自该文件或 --agent，--model 会替换它的模型；默认为选中的模型，不带工具。\n"
+        "使用 --out 时，同一命令会恢复中断的评测。\n"
+        "退出码：通过的用例足够，且没有超出偶然地差于 --compare 或多个模型中的第一个，则为 0；否则为 1。"
     ),
-    (
-        "This needs a clone of the source, installed with: pip install -e CLONE\n"
-        "The questions and the checker come from the package bfcl-eval (Apache-2.0), fetched once (2 "
-        "MB).\n"
-        "The same command resumes a stopped run, and repeats failed requests.\n"
-        "Exit codes: 0 all questions answered, 75 some requests failed."
-    ): (
-        "需要源代码的克隆，并这样安装：pip install -e CLONE\n"
-        "题目和检查程序来自软件包 bfcl-eval（Apache-2.0），只下载一次（2 MB）。\n"
-        "再次执行同一命令可恢复中断的评测，并重试失败的请求。\n"
-        "退出码：0 全部题目已回答，75 部分请求失败。"
+    "model name, or path of a .gguf file; repeatable to compare models": (
+        "模型名称，或 .gguf 文件的路径；可重复，用于比较模型"
     ),
-    (
-        "FILE holds your own cases: a Python file with a Dataset and optionally an Agent, or YAML, "
-        "JSON or JSON\n"
-        "lines. The agent comes from the file or from --agent; the default is the chosen model without "
-        "tools.\n"
-        "--out writes the report, --limit takes the first cases, and --seed is sent with the requests."
-        "\n"
-        "Exit codes with FILE: 0 enough cases passed and, with --compare, none got worse; else 1."
-    ): (
-        "FILE 是你自己的用例：含 Dataset（也可含 Agent）的 Python 文件，或 YAML、JSON、JSON Lines。\n"
-        "智能体来自该文件或 --agent；默认为选中的模型，不带工具。\n"
-        "--out 写出报告，--limit 只取前几个用例，--seed 随请求发送。\n"
-        "使用 FILE 时的退出码：通过的用例足够，且在 --compare 下没有变差，则为 0；否则为 1。"
-    ),
-    "questions": "题目",
-    "with FILE": "使用 FILE 时",
+    "cases": "用例",
     "file with your own cases": "你自己的用例文件",
-    "sets or groups of sets (default: standard)": "题集或题集分组（默认：standard）",
-    "questions per set (default: all)": "每个题集的题数（默认：全部）",
-    "seed for the --limit sample (default: take the first)": "--limit 抽样的种子（默认：取前几题）",
-    "results file (default: eval.jsonl)": "结果文件（默认：eval.jsonl）",
-    "concurrent questions (default: 1)": "并发题数（默认：1）",
-    "output tokens per answer (default: the server's)": "每个回答的输出 token 数（默认：由服务器决定）",
-    "ask all questions of the standard sets without confirmation": "不经确认，直接做标准题集的全部题目",
+    "take the first N cases (default: all)": "只取前 N 个用例（默认：全部）",
+    "seed sent with the requests": "随请求发送的种子",
+    "write the report to this file, .json or .jsonl": "把报告写入此文件，.json 或 .jsonl",
+    "concurrent runs (default: 1)": "并发运行数（默认：1）",
     "table format (default: text)": "表格格式（默认：text）",
     "agent to evaluate": "要评测的智能体",
     "runs per case (default: 1)": "每个用例的运行次数（默认：1）",
     "earlier report written by --out": "先前由 --out 写出的报告",
-    "share that must pass, 0 to 1 (default: 1; 0 with --compare)": (
-        "必须通过的比例，0 到 1（默认：1；与 --compare 同用时为 0）"
+    "share that must pass, 0 to 1 (default: 1; 0 with --compare or several models)": (
+        "必须通过的比例，0 到 1（默认：1；与 --compare 同用或有多个模型时为 0）"
     ),
     (
         "Check what a model server supports with small requests, in each protocol that it has: chat "
@@ -338,9 +312,9 @@ MESSAGES = {
     "what to sum up (default: day)": "按什么汇总（默认：day，即日）",
     "list known prices per million tokens, and their date": "列出每百万 token 的已知价格及其日期",
     "model, or a pattern such as 'gpt-5*'": "模型，或 'gpt-5*' 这样的模式",
-    "use the prices of a file instead of the present ones": "改用文件中的价格",
+    "use prices from a file instead of the current ones": "改用文件中的价格",
     "prices/data.json of genai-prices, or a copy of it": "genai-prices 的 prices/data.json 或其副本",
-    "Costs are those of the time of each request. Days are UTC days.": (
+    "Costs use the prices at the time of each request. Days are UTC days.": (
         "费用按每次请求时的价格计算。日期按 UTC 划分。"
     ),
     "Show the audit log of tool calls and verify that it is unchanged.": (
@@ -412,10 +386,13 @@ MESSAGES = {
     "run durably on sqlite:///PATH or postgresql://... (default: PAL_DATABASE)": (
         "在 sqlite:///PATH 或 postgresql://... 上持久运行（默认：PAL_DATABASE）"
     ),
-    "do not execute durable runs here; 'pal worker' processes do": (
-        "不在此进程中执行持久运行，由 pal worker 进程执行"
+    "start no worker for durable runs; 'pal worker' processes execute them": (
+        "不为持久运行启动工作进程，由 pal worker 进程执行"
     ),
     "folder for the server's data (default: the data folder)": "服务器数据的文件夹（默认：数据文件夹）",
+    "delete sessions and runs not used for N days, each day (default: keep them)": (
+        "每天删除 N 天未使用的会话和运行（默认：保留）"
+    ),
     "seconds for runs to finish after SIGTERM (default: 30)": "SIGTERM 之后留给运行完成的秒数（默认：30）",
     "JSON file of additional users": "其他用户的 JSON 文件",
     "header with the user name, set by a trusted proxy": "由可信代理设置的用户名请求头",
@@ -460,14 +437,15 @@ MESSAGES = {
         "智能体、以名称为键的智能体字典，或返回它们的函数（默认：智能体 default，使用 pal run 的模型和"
         "只读工具）"
     ),
+    "stop when standard input ends, e.g. with the parent": "标准输入结束时停止，例如父进程结束时",
     "concurrent runs per model (default: 4)": "每个模型的并发运行数（默认：4）",
     "start at most N runs of MODEL per S seconds; repeatable": "每 S 秒最多启动 MODEL 的 N 次运行；可重复",
     "seconds until a silent worker counts as dead (default: 10)": (
         "工作进程多少秒没有响应即视为已终止（默认：10）"
     ),
     "seconds for running tools after SIGTERM (default: 20)": "SIGTERM 之后留给运行中工具的秒数（默认：20）",
-    "attempts of a run that ends its process (default: 3)": "会使进程终止的运行的尝试次数（默认：3）",
-    "attempts of a run that ends its process": "会使进程终止的运行的尝试次数",
+    "attempts of a run that crashes its process (default: 3)": "会使进程终止的运行的尝试次数（默认：3）",
+    "attempts of a run that crashes its process": "会使进程终止的运行的尝试次数",
     "the task; piped text is its context": "任务；管道输入是其上下文",
     "agent that runs the task (default: default)": "运行任务的智能体（默认：default）",
     "run ID; submitting it again does nothing": "运行 ID；重复提交没有作用",
@@ -507,7 +485,7 @@ MESSAGES = {
     "if the previous run has not ended (default: skip)": "上一次运行尚未结束时（默认：skip）",
     "session to continue; 'same': one for this schedule": "要继续的会话；same：此定时计划专用的会话",
     "timeout for --to-command (default: 60)": "--to-command 的超时秒数（默认：60）",
-    "add it paused": "添加后先暂停",
+    "add the schedule paused": "添加后先暂停",
     "replace a schedule of the same name": "替换同名的定时计划",
     "Manage MCP servers, or run as one. Needs the extra [mcp].": (
         "管理 MCP 服务器，或自身作为 MCP 服务器运行。需要附加依赖 [mcp]。"

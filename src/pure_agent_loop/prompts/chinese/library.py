@@ -102,7 +102,17 @@ MESSAGES = {
     "run_repeated": "运行 {run}：自上次完成调用以来的第 {number} 次尝试（最多 {maximum} 次），"
     "在此进程中单独执行。之前每次尝试都随其进程一起终止。",
     "run_void": "运行 {run}：已批准的 {tool} 调用 {call_id} 没有执行（{reason}），因为代码已更改。",
-    "run_kills": "{attempts} 次没有进展的尝试都随其进程一起终止，最后一次在第 {step} 步",
+    "run_kills": "{attempts} 次没有进展的尝试都随其进程一起终止，最后一次在第 {step} 步：{reason}",
+    "users_read": "已重新读取用户：{users} 个；{ended} 个旧令牌或角色已失效。",
+    "users_kept": "新的用户无效，保留原有用户：{error}",
+    "pruned": "已删除 {days} 天未使用的会话：{sessions} 个，以及没有会话的运行 {runs} 个。",
+    "session_pruned": "已删除会话 {session}：{days} 天未使用。",
+    "prune_failed": "未删除未使用的会话，稍后重试：{error}",
+    "exit_unknown": "退出状态未知",
+    "exit_status": "退出状态 {status}",
+    "exit_signal": "信号 {number}（{name}）",
+    "worker_process_ended": "工作进程已终止：{reason}。它的运行：{runs}。下一个将在 {delay:g} 秒后启动。",
+    "worker_program": "WorkerProcess: command={command!r} 必须以存在的程序开头。",
     "run_handed_over": "已终止的工作进程 {worker} 的运行 {run} 将由另一个工作进程继续。",
     "run_locked": "运行 {run} 等待其会话：{reason}",
     "run_database": "运行 {run} 等待其数据库：{reason}",
@@ -114,6 +124,11 @@ MESSAGES = {
         "会话 {session} 不只包含这些运行（其他：{others}）。未删除任何内容。请一并列出，或删除整个会话："
         "pal sessions delete {session} --database {database}"
     ),
+    "carried_elsewhere": "{place} 保存的是 {engine} 的运行。请使用 {engine}，或为这些运行换一个数据库。",
+    "actor_lost": "会话 {session} 的进程已结束：{error}。下一个进程会从日志继续。",
+    "trial_lost": "此次试验的进程已结束，试验不会重复：{reason}",
+    "worker_taken": "此工作进程 {worker} 静默过久，其运行已被另一个工作进程接管。",
+    "heartbeat_failed": "心跳失败，稍后重试：{error}",
     "sweep_failed": "检查其他工作进程失败：{error}",
     "health_address": "--health {host}:{port} 无法使用：{reason}。请选择其他端口。",
     "sqlite_old": (
@@ -143,6 +158,18 @@ MESSAGES = {
     "cron_part": "cron={line!r:.80}：{name} {part!r} 无效。请用 '5'、'*'、'1-5'、'1,3' 或 '*/10'。",
     "schedule_twice": "name={name!r} 已被另一个定时计划使用。请先移除它，或用 replace=True（--replace）。",
     "no_schedule": "{place} 中没有定时计划 {name!r:.80}。",
+    "detach_store": (
+        "此运行无法移交：它的会话不在此引擎的存储中。"
+        "请这样启动运行：prepare(task, session_id=..., sessions=engine.sessions)。"
+    ),
+    "run_left": (
+        "会话 {session_id!r} 的上一次运行已作为持久运行 {run} 继续，不能在此恢复。"
+        "请给出新任务，或用 'pal tasks show {run}' 查看。"
+    ),
+    "not_detachable": (
+        "此运行无法移交：它没有在运行、已经结束，或正在移交。"
+        "请向它的会话提交下一个任务：engine.submit(agent, task, session_id=...)。"
+    ),
     "options_gone": "运行 {run_id!r} 的选项已不在 {place} 中。请用另一个 run_id 重新提交任务。",
     "agent_name": "{name!r:.80} 不是有效的智能体名称。最多 100 个字母、数字和 '_ . : / -'。",
     "rates_models": "rates：没有智能体使用这些模型：{unknown}。正在使用的模型：{models}。",
@@ -182,10 +209,6 @@ MESSAGES = {
     "case_field": "{where} 有未知字段 {unknown!r}。字段：{known}。",
     "cases_unreadable": "{path}：用例无法读取：{error}",
     "case_value": "Case.{name}={value!r:.80} 的类型不正确。",
-    "bfcl_missing": (
-        "排行榜的题目不在已安装的软件包中（缺少 {folder}）。请克隆源代码并用 `pip install -e CLONE` 安装，或"
-        "指定含有你自己用例的 FILE。"
-    ),
     "evaluators_list": "{where}：evaluators 必须是列表；它是 {entries!r:.80}。",
     "unknown_evaluator": "{where}：未知评估器 {name!r:.80}。评估器：{by_name}。",
     "case_expected": "用例 {name!r} 没有期望输出，而评估器需要它。请设置 expected=...",
@@ -210,7 +233,29 @@ MESSAGES = {
     "evaluator_arguments": "{where}：评估器 {name!r} 的参数无效：{error}",
     "not_a_schema": "schema 不是 JSON Schema：{message}",
     "eval_progress": "评测：{done}/{total}，对 {right}，每题 {mean:.2f} 秒",
+    "compare_unchanged": "没有变好，也没有变差",
+    "compare_worse": "变差：{difference}",
+    "compare_better": "变好：{difference}",
+    "compare_chance": "没有超出偶然的差异：{difference}",
+    "compare_power": (
+        "要看出 passed 相差 {points:g} 个百分点，两次评测中每个用例约需重复 {needed} 次"
+        "（现为 {now:.3g} 次）。"
+    ),
+    "compare_cases": "有变化的用例，变化最大的在前（单个用例也会偶然变化）：",
+    "compare_more": "……另有 {count} 个",
+    "outcomes_foreign": "{path}：第 {line} 行不是评测的结果。请为 out 另选文件，或删除它。",
+    "outcomes_locked": "{path} 正被另一个评测使用。请等它结束，或为 out 另选文件。",
+    "outcomes_of_others": (
+        "{path} 中有 {count} 个结果的{part}不同。它们不被使用，留在文件中；要从头开始，请删除该文件。"
+    ),
+    "outcomes_agent": "智能体",
+    "outcomes_case": "用例或评估器",
+    "outcomes_seed": "种子",
     "pandas_missing": "to_dataframe() 需要 pandas。安装方法：pip install pandas。",
+    "no_messages": (
+        "试验 {case!r}（{repeat}）没有消息。请载入 Dataset.run(out=...) 的文件，或由 "
+        "save(path, messages=True) 写出的报告，并去掉进程已结束的试验。"
+    ),
     "not_a_report": "{path} 不是评测报告：{wrong}",
     "no_score": "没有评分 {name!r}。现有：{scores}。",
     "cannot_be_written": "{path} 无法写入：{error}。",
@@ -337,11 +382,13 @@ MESSAGES = {
     "id_long": "它有 {count} 个字符；最多 {limit} 个",
     "id_control": "它含有控制字符或不成对的代理字符",
     "feature_server": "服务器",
+    "feature_restate": "Restate 服务",
     "feature_schema": "JSON Schema（Python 类型不需要）",
     "feature_yaml": "YAML 数据集（JSON 不需要）",
     "feature_skills": "技能或智能体文件",
     "feature_cron": "cron 表达式",
     "feature_durable": "持久运行",
+    "feature_ray": "Ray 上的持久运行",
     "feature_conversation": "终端对话",
     "feature_model": "内置模型",
     "feature_rich": "富文本输出",

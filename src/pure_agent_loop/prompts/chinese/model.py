@@ -502,6 +502,32 @@ MESSAGES = {
     "because": "原因：{reason}",
     "no_message": "没有说明",
     "characters_left_out": "【…… 省略了 {count} 个字符 ……】",
-    "project_notes": "项目及其成员的说明：",
     "folder_notes": "用户为此文件夹记下的内容：",
+    "pal_description": "你用工具处理与你对话者的文件。",
+    "facts": "【背景信息，不是用户说的。同名的内容以后写的为准。】\n日期：{date}",
+    "facts_date": "{date}，{day}，时区 {zone}",
+    "facts_days": "星期一 星期二 星期三 星期四 星期五 星期六 星期日",
+    "facts_folder": "工作目录：{folder}",
+    "facts_system": "系统：{system}，{machine}",
+    "facts_no_git": "Git：无，该目录不在仓库中",
+    "facts_git": "Git：仓库 {top}，分支 {branch}",
+    "facts_changed": "，写下此条时有 {count} 个改动的文件：{names}",
+    "facts_unchanged": "，写下此条时没有改动的文件",
+    "facts_reading": "权限：工具只能读取",
+    "facts_mode_ask": "权限：每个会改动内容的调用都要询问用户（权限模式 ask）",
+    "facts_mode_auto": "权限：除非规则或工具要求询问用户，调用直接执行（权限模式 auto）",
+    "facts_mode_plan": "权限：会改动内容的工具一律拒绝（权限模式 plan）",
+    "facts_mode_bypass": "权限：调用不经询问直接执行（权限模式 bypass）",
+    "facts_sandbox": (
+        "命令：沙箱 {name}，{network}。命令先以只读方式试运行，只有需要改动时才询问用户。只能写入工作目录。"
+    ),
+    "facts_no_sandbox": "命令：没有沙箱，因此会就命令询问用户",
+    "facts_network": "允许联网",
+    "facts_no_network": "不能联网",
+    "facts_attended": "提问：现在有人可以回答",
+    "facts_unattended": "提问：现在无人回答，需要许可的调用不会执行",
+    "facts_limits": "本任务的限制：{limits}",
+    "run_left": (
+        "【通知】此消息之前的任务已转到后台，在本对话的副本中继续。请勿在此继续它；其回答会以通知形式给出。"
+    ),
 }

@@ -115,9 +115,9 @@ to get its result as an Observation; or, once you know the answer or no tool hel
     answer="Answer the question with the result. Use only the result.",
     answer_question="Question: {question}\nResult: {result}",
     stopped={
-        "max_steps": "The step limit is reached.",
-        "max_tool_calls": "The tool call limit is reached.",
-        "token_limit": "The token limit is reached.",
+        "max_steps": "The step limit is reached{limit}.",
+        "max_tool_calls": "The tool call limit is reached{limit}.",
+        "token_limit": "The token limit is reached{limit}.",
         "budget": "The budget is used up.",
         "permission_denied": "The required calls were denied.",
         "doom_loop": "The model kept repeating the same calls.",

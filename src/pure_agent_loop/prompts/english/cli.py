@@ -34,7 +34,9 @@ MESSAGES = {
     "first_which": "Number from 1 to {most}, or Enter to leave: ",
     "first_models": "Which model?",
     "first_whose": "Whose key?",
-    "first_model_number": "Number, or Enter for 1: ",
+    "first_more": "and {count} more, which can be typed by name",
+    "first_accepted": "the server accepted the key",
+    "first_model_number": "Number or name, or Enter for 1: ",
     "first_other": "or the URL of an OpenAI-compatible server, such as https://models.example/v1",
     "first_maker": "Number from 1 to {most} or URL, or Enter to leave: ",
     "first_model": "Model{proposed}: ",
@@ -64,6 +66,14 @@ MESSAGES = {
     "export_format": "--format is missing. Use one of {formats}, or -o with such an ending: -o session.html.",
     "resume_session": "session {session}; to resume: pal run {option}",
     "not_recorded": "this run is not recorded: {error}",
+    "left_unrecorded": "this conversation is not recorded.",
+    "left_refused": "a worker cannot have these settings of this conversation: {settings}.",
+    "left_status": "The run {run} that left is {status}. {error} See: pal tasks show {run}{database}",
+    "detached_settings": "This agent continues only runs that left a conversation with Ctrl-B.",
+    "detached_differs": (
+        "This worker would run the conversation with other settings: {differences}. Start 'pal worker' as "
+        "you started 'pal', then continue the session of this run: pal run --resume SESSION --database URL."
+    ),
     "no_session_to_resume": 'No session to resume. To start one: pal "your task"',
     "no_session_of_folder": 'No session of {folder} to resume. To start one: pal "your task"',
     "pick_by_id": "--resume needs a session ID here. Sessions of this folder: {newest}.",
@@ -196,20 +206,16 @@ MESSAGES = {
     "durable_none_yet": "No durable runs yet.",
     "durable_more": "more runs: pal tasks -n {number}{at_database}",
     "durable_continues": "the run continues; {hint}",
-    "eval_plan": "{count:,} questions ({sets}): about {tokens:,} input tokens, plus answers.",
-    "eval_priced_plan": (
-        "{count:,} questions ({sets}): about {tokens:,} input tokens, ${cost:,.2f}, plus answers."
-    ),
-    "eval_start": "Start? [y/N] ",
-    "eval_unchosen": (
-        "Nothing was chosen, and there is no terminal to confirm on. Write --sets standard for all questions "
-        "of the standard sets, --limit N for N of each set, or --yes."
+    "eval_no_file": (
+        "pal eval needs a FILE with your own cases. Public questions are in a clone of the source: "
+        "python -m benchmarks.bfcl"
     ),
     "eval_several": "{path} has {count} {kind} objects: name one of them {name!r}.",
-    "eval_option": "--{option} can be used {when}.",
     "eval_not_run": "{path} cannot be run. {kind}: {error}",
     "eval_agent": "--agent={agent} must be an Agent, or a function that makes one.",
     "eval_conflict": "--{conflict} cannot be combined with an agent, which sets its own. Remove one.",
+    "eval_pair": "{now} compared with {before}:",
+    "eval_no_former": "--compare={path} must have one report of the model {model!r}. Name another file.",
     "eval_out": "--out={out} cannot be written: {error}",
     "init_exists": "{path} already exists. To overwrite it: --force.",
     "init_found": "found {model} at {url}: added as server {name!r}",
@@ -303,6 +309,10 @@ MESSAGES = {
     "explain_session": (
         "--explain shows the first request of a new run and cannot be combined with --session."
     ),
+    "explain_run_option": "{option} cannot be combined with --explain-run, which shows a recorded run.",
+    "explain_run_step": "--explain-run: no step {step!r:.40}. Write 1 to {most}, or nothing for all.",
+    "explain_run_head": "step {step} (run {run})",
+    "explain_run_end": "{lines} lines of the loop led to {values} values.",
     "database_session": "--database needs a session: add --session ID, --resume ID or --continue.",
     "kept_sessions": "{count} deleted: not used for {keep_sessions} days",
     "error": "error: ",
@@ -330,8 +340,6 @@ MESSAGES = {
     "durable_follow": "to follow it: pal logs -f {run}",
     "durable_run": "run {run}",
     "durable_asks": "asks: {call}; to answer: pal answer {answer}",
-    "only_with_file": "only with FILE",
-    "only_without_file": "only without FILE",
     "keys_set": "{keys}: set when this file was written; pal uses them without further settings.",
     "schedule_none": "no schedules in {database}",
     "schedule_removed": "{name} removed",
@@ -375,7 +383,7 @@ MESSAGES = {
     "undo_no_session": "No session did.",
     "restored": "restored {path}",
     "removed": "removed {path}",
-    "left": "left {path}: {reason}",
+    "left": "skipped {path}: {reason}",
     "would_undo": "step {steps} would be undone{part}",
     "undone": "step {steps} undone{part}",
     "in_part": " in part; see --force",

@@ -37,7 +37,7 @@ MESSAGES = {
     ),
     "prefix_by_system_function": "the function that writes the system prompt",
     "prefix_by_toolsets": "a toolset that lists other tools",
-    "prefix_by_read_result": "the tool read_result, listed from the first cut result on",
+    "prefix_by_read_result": "the tool read_result, listed after the first truncated result",
     "prefix_by_compaction": "compaction ({rung})",
     "prefix_by_handoff": "a handoff to another agent",
     "prefix_by_program": "the calling program ({part})",
@@ -100,16 +100,28 @@ MESSAGES = {
     "run_retries": (
         "Run {run}: the request in step {step} failed, attempt {attempt}; next in {delay:.1f} s: {error}"
     ),
-    "run_parked": "Run {run} waits for the end of {ahead}, which is ahead in its session.",
+    "run_parked": "Run {run} waits until run {ahead} of the same session has ended.",
     "run_released": "Run {run} resumes: its session is free.",
     "run_answered": "Run {run} resumes: all its questions are answered.",
-    "run_returned": "Run {run} was returned to its queue: this worker stops.",
+    "run_returned": "Run {run} was returned to its queue: this worker is stopping.",
     "run_taken": "Run {run} was taken over by another worker.",
     "run_repeated": "Run {run}: attempt {number} of {maximum} since its last finished call, alone in this "
     "process. Each earlier one ended with its process.",
     "run_void": "Run {run}: the approved call {call_id} of {tool} was not made ({reason}); "
     "the code has changed.",
-    "run_kills": "{attempts} attempts without progress ended with their process, the last one in step {step}",
+    "run_kills": "{attempts} attempts without progress ended with their process, the last one in step "
+    "{step}: {reason}",
+    "users_read": "Users were reloaded: {users}; {ended} former tokens or roles are invalid.",
+    "users_kept": "The users remain as they were, because the new ones are invalid: {error}",
+    "pruned": "Sessions unused for {days} days were deleted: {sessions}, and {runs} runs without a session.",
+    "session_pruned": "Session {session} was deleted: unused for {days} days.",
+    "prune_failed": "Unused sessions could not be deleted; this will be retried: {error}",
+    "exit_unknown": "exit status unknown",
+    "exit_status": "exit status {status}",
+    "exit_signal": "signal {number} ({name})",
+    "worker_process_ended": "The worker process ended: {reason}. Its runs: {runs}. "
+    "The next one starts in {delay:g} s.",
+    "worker_program": "WorkerProcess: command={command!r} must begin with a program that exists.",
     "run_handed_over": "Run {run} of dead worker {worker} resumes on another worker.",
     "run_locked": "Run {run} waits for its session: {reason}",
     "run_database": "Run {run} waits for its database: {reason}",
@@ -122,6 +134,11 @@ MESSAGES = {
         "The session {session} holds more than these runs (others: {others}). Nothing was deleted. Name them "
         "too, or delete the whole session: pal sessions delete {session} --database {database}"
     ),
+    "carried_elsewhere": "{place} holds runs of {engine}. Use {engine}, or another database for these runs.",
+    "actor_lost": "The process of session {session} ended: {error}. The next one continues from the journal.",
+    "trial_lost": "The process of this trial ended; the trial is not repeated: {reason}",
+    "worker_taken": "Another worker took over the runs of this worker, {worker}, which was silent too long.",
+    "heartbeat_failed": "A heartbeat failed and will be retried: {error}",
     "sweep_failed": "Checking other workers failed: {error}",
     "health_address": "--health {host}:{port} cannot be used: {reason}. Choose another port.",
     "sqlite_old": (
@@ -158,6 +175,18 @@ MESSAGES = {
         "name={name!r} is in use by another schedule. Remove it first, or use replace=True (--replace)."
     ),
     "no_schedule": "Schedule {name!r:.80} does not exist in {place}.",
+    "detach_store": (
+        "This run cannot be detached: its session is not in the store of this engine. Start the run with "
+        "prepare(task, session_id=..., sessions=engine.sessions)."
+    ),
+    "run_left": (
+        "The last run of session {session_id!r} continues as the durable run {run}, so it cannot be resumed "
+        "here. Give a new task, or see 'pal tasks show {run}'."
+    ),
+    "not_detachable": (
+        "This run cannot be detached: it is not running, has ended, or is being detached already. "
+        "Submit the next task to its session: engine.submit(agent, task, session_id=...)."
+    ),
     "options_gone": (
         "The options of run {run_id!r} are no longer in {place}. Submit the task again with another run_id."
     ),
@@ -206,10 +235,6 @@ MESSAGES = {
     "case_field": "{where} has the unknown field {unknown!r}. Fields: {known}.",
     "cases_unreadable": "{path}: the cases cannot be read: {error}",
     "case_value": "Case.{name}={value!r:.80} has the wrong type.",
-    "bfcl_missing": (
-        "The leaderboard's questions are not part of the installed package ({folder} is missing). Clone the "
-        "source and install the clone with `pip install -e CLONE`, or name a FILE with your own cases."
-    ),
     "evaluators_list": "{where}: evaluators must be a list; it is {entries!r:.80}.",
     "unknown_evaluator": "{where}: unknown evaluator {name!r:.80}. Evaluators: {by_name}.",
     "case_expected": "Case {name!r} has no expected output, but an evaluator needs it. Set expected=...",
@@ -238,7 +263,34 @@ MESSAGES = {
     "evaluator_arguments": "{where}: invalid arguments of the evaluator {name!r}: {error}",
     "not_a_schema": "schema is not a JSON Schema: {message}",
     "eval_progress": "eval: {done}/{total} done, {right} right, {mean:.2f} s each",
+    "compare_unchanged": "nothing got better or worse",
+    "compare_worse": "worse: {difference}",
+    "compare_better": "better: {difference}",
+    "compare_chance": "no difference beyond chance: {difference}",
+    "compare_power": (
+        "A difference of {points:g} points in passed would show with about {needed} repeats per case in both "
+        "runs (now {now:.3g})."
+    ),
+    "compare_cases": "Cases that changed, largest change first (chance changes single cases, too):",
+    "compare_more": "... and {count} more",
+    "outcomes_foreign": (
+        "{path}: line {line} is not an outcome of an evaluation. Choose another file for out, or delete it."
+    ),
+    "outcomes_locked": (
+        "{path} is in use by another evaluation. Wait until it has ended, or choose another file for out."
+    ),
+    "outcomes_of_others": (
+        "{path} has outcomes with another {part}: {count}. They are not used and stay in the file; to start "
+        "from nothing, delete it."
+    ),
+    "outcomes_agent": "agent",
+    "outcomes_case": "case or evaluator",
+    "outcomes_seed": "seed",
     "pandas_missing": "to_dataframe() needs pandas. Install it: pip install pandas.",
+    "no_messages": (
+        "The trial {case!r} ({repeat}) has no messages. Load the file of Dataset.run(out=...) or a report "
+        "written by save(path, messages=True), and leave out trials whose process ended."
+    ),
     "not_a_report": "{path} is not an evaluation report: {wrong}",
     "no_score": "Unknown score {name!r}. Use one of: {scores}.",
     "cannot_be_written": "{path} cannot be written: {error}.",
@@ -378,11 +430,13 @@ MESSAGES = {
     "id_long": "It has {count} characters; use at most {limit}",
     "id_control": "It holds control characters or unpaired surrogates",
     "feature_server": "the server",
+    "feature_restate": "the Restate service",
     "feature_schema": "A JSON Schema (a Python type needs no extra)",
     "feature_yaml": "A dataset in YAML (JSON needs no extra)",
     "feature_skills": "A skill or an agent file",
     "feature_cron": "A cron line",
     "feature_durable": "A durable run",
+    "feature_ray": "A durable run on Ray",
     "feature_conversation": "the conversation",
     "feature_model": "the embedded model",
     "feature_rich": "rich output",

@@ -580,6 +580,38 @@ MESSAGES = {
     "because": "because of {reason}",
     "no_message": "no message",
     "characters_left_out": "[... {count} characters left out ...]",
-    "project_notes": "Notes from the project and its people:",
     "folder_notes": "What the person has noted about this folder:",
+    "pal_description": "You work with tools on the files of the person who writes to you.",
+    "facts": "[Context, not from the user. Of two lines with one name, the later holds.]\nDate: {date}",
+    "facts_date": "{date}, {day}, time zone {zone}",
+    "facts_days": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "facts_folder": "Working folder: {folder}",
+    "facts_system": "System: {system}, {machine}",
+    "facts_no_git": "Git: none, the folder is not in a repository",
+    "facts_git": "Git: repository {top}, branch {branch}",
+    "facts_changed": ", {count} changed files when this was written: {names}",
+    "facts_unchanged": ", no changed files when this was written",
+    "facts_reading": "Rights: the tools only read",
+    "facts_mode_ask": (
+        "Rights: a person is asked about each call that changes something (permission mode ask)"
+    ),
+    "facts_mode_auto": (
+        "Rights: calls run unless a rule or a tool asks a person about them (permission mode auto)"
+    ),
+    "facts_mode_plan": "Rights: tools that change something are refused (permission mode plan)",
+    "facts_mode_bypass": "Rights: calls run without a question (permission mode bypass)",
+    "facts_sandbox": (
+        "Commands: sandbox {name}, {network}. A command is tried read-only first; a person is asked only if "
+        "it needs to change something. It can write in the working folder only."
+    ),
+    "facts_no_sandbox": "Commands: no sandbox, so a person is asked about commands",
+    "facts_network": "network allowed",
+    "facts_no_network": "no network",
+    "facts_attended": "Questions: a person can answer now",
+    "facts_unattended": "Questions: no person can answer, a call that needs permission does not run",
+    "facts_limits": "Limits of this task: {limits}",
+    "run_left": (
+        "[Notice] The task before this message goes on in the background, in a copy of this conversation. "
+        "Do not continue it here; its answer comes as a notice."
+    ),
 }

@@ -114,7 +114,7 @@ async def _look(request: ApiRequest) -> models.ServerCheck:
     server, start = _server(request), time.monotonic()
     resources: Sequence[tuple[str, str]] = []
     prompts: list[tuple[str, str]] = []
-    with contextlib.suppress(ToolExecutionError):  # the server's state holds the error
+    with contextlib.suppress(ToolExecutionError):  # `server` keeps the error for the response
         await server.look()
         if server.has_prompts:
             prompts = [
@@ -182,7 +182,8 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
 
     tasks = await asyncio.to_thread(TaskStore().list)
     visibility = request.service.settings.visibility_of(request.person)
-    owned: set[str] = set()  # sessions of the person's subagents, whose own subagents are visible too
+    # Sessions of the person's subagents; tasks that these sessions started are visible too.
+    owned: set[str] = set()
     for task in sorted(tasks, key=lambda task: task.created):
         if task.session_id and (request.person.owns(task.parent) or task.parent in owned):
             owned.add(task.session_id)
@@ -202,7 +203,7 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
 
 OPERATIONS = [
     Operation("GET", "/api/me", "me", "Get the signed-in user and roles.", _me, models.SignedInUser, role=""),
-    Operation("POST", "/api/logout", "logout", "End the cookie.", _logout, role="", status=204),
+    Operation("POST", "/api/logout", "logout", "Log out: end the cookie.", _logout, role="", status=204),
     Operation("GET", "/api/agents", "list_agents", "List the agents.", _agents, models.Agents),
     Operation("GET", "/api/agents/{agent}", "get_agent", "Get an agent.", _agent, models.AgentAbout,
               problems=(404,)),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
 
 TITLE = 200  # characters
-MAX_READ = 300_000  # maximum bytes of a file that is searched for a passage
+MAX_READ = 300_000  # maximum size of a file in which the replaced passage is located
 FORK = " (fork)"
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
@@ -61,7 +61,8 @@ async def _start(
     key_hash: str,
 ) -> tuple[models.RunBody, bool]:
     text = await _with_mentions(service, person, service.hub.agent_for(agent, session), body.text)
-    if (existing := service.hub.find_by_key(key_hash)) is not None:  # a concurrent request was first
+    # A concurrent request with this key started the run.
+    if (existing := service.hub.find_by_key(key_hash)) is not None:
         return run_model(existing, person), False
     model = _chosen_model(service, service.hub.agent_for(agent, session), body.model)
     await service.hub.wait_stopped(session)
@@ -74,7 +75,7 @@ def _chosen_model(service: Service, agent: str, model: str | None) -> str:
     """Return the model for a run; empty for the agent's own.
 
     Raises:
-        HttpProblem: The model may not be chosen.
+        HttpProblem: The model is not in the list of models to choose from.
     """
     own, allowed = model_of(service.hub.agents[agent].llm), service.settings.models
     if model in (None, own):
@@ -86,7 +87,7 @@ def _chosen_model(service: Service, agent: str, model: str | None) -> str:
 
 
 async def _check_nothing_pending(service: Service, session: str) -> None:
-    """Reject a message to a session that another program left suspended. The hub checks its own sessions."""
+    """Reject a message to a session that another program suspended; the hub checks this server's runs."""
     if not service.hub.of_session(session):
         sessions = service.hub.sessions
         questions = await asyncio.to_thread(sessions.questions, session)
@@ -168,7 +169,7 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
     service.session_of(person, session)
     new = person.new_session_id()
     try:
-        async with service.hub.turn(session):  # concurrent answers wait
+        async with service.hub.turn(session):  # blocks answers during the copy
             await asyncio.to_thread(service.hub.sessions.fork, session, body.step, new)
     except ConfigError as error:
         raise HttpProblem(409, error) from error
@@ -179,7 +180,7 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
 
 
 async def answer(service: Service, person: Person, session: str, body: models.VerdictBody) -> models.Done:
-    """Answer a question. Require the role ``approve``, or ownership of the session if a running tool asks."""
+    """Answer a question. Require the role ``approve``; a running tool's question needs only ownership."""
     live = service.hub.live(session)
     is_live = live is not None and body.call_id in live.asked
     if not (person.may("approve") or (is_live and person.owns(session))):

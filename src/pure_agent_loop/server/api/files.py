@@ -92,10 +92,8 @@ def _data(part: Mapping[str, Any]) -> str:
 def _kind(data: bytes) -> tuple[str, str]:
     if data.startswith(b"RIFF") and data[8:12] in _RIFF:
         return _RIFF[data[8:12]]
-    for prefix, kind, suffix in _KNOWN:
-        if data.startswith(prefix):
-            return kind, suffix
-    return "application/octet-stream", "bin"
+    kinds = ((kind, suffix) for prefix, kind, suffix in _KNOWN if data.startswith(prefix))
+    return next(kinds, ("application/octet-stream", "bin"))
 
 
 def _model(number: int, file: _FilePart) -> ToolFile:
@@ -127,7 +125,7 @@ async def _files(request: ApiRequest) -> list[_FilePart]:
         loaded = await asyncio.to_thread(hub.sessions.load, session)
     except LookupError:
         if hub.of_session(session):
-            return []  # the run has just started
+            return []  # the run has started, but its session is not stored yet
         raise
     return await asyncio.to_thread(files_of, loaded.records, visibility)
 

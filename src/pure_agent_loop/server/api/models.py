@@ -93,7 +93,7 @@ class Stop(Body):
 
 
 def _denial(schema: dict[str, Any]) -> None:
-    """Add to a schema the rule that a denial must not allow further calls."""
+    """Express in the schema that a denial must not allow further calls."""
     schema["if"] = {"properties": {"verdict": {"const": "deny"}}}
     schema["then"] = {"properties": {"always": {"const": False}, "similar": {"const": False}}}
 
@@ -125,7 +125,7 @@ class Fork(Body):
 
 
 class Edit(Body):
-    """A message that replaces the one after a step, in a copy of the session."""
+    """A message that replaces the message after a step, in a copy of the session."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000), INTEGER]
     text: Text
@@ -299,7 +299,7 @@ class Question(ApiModel):
         None, description="line of the file where the passage that an edit replaces begins"
     )
     rules: list[str] = Field(
-        [], description="what an answer with `similar` allows; empty for only the same call"
+        [], description="calls that an answer with `similar` allows; empty if only the same call"
     )
     reason: str
     step: Count
@@ -355,7 +355,7 @@ class Tools(ApiModel):
 
 
 class ServerAbout(ApiModel):
-    """An agent's MCP server: `idle` before its first use, then `ready` or `failed`; its last error."""
+    """An agent's MCP server: its state (at first `idle`, then `ready` or `failed`) and its last error."""
 
     name: str
     place: str
@@ -365,14 +365,14 @@ class ServerAbout(ApiModel):
 
 
 class Offered(ApiModel):
-    """A resource by URI or URI template, or a prompt with its arguments; with a description."""
+    """An MCP resource (URI or URI template) or prompt (with arguments), and its description."""
 
     name: str
     about: str
 
 
 class PartialPrompt(Body):
-    """An MCP server's prompt and its arguments so far; the last one is to be completed."""
+    """An MCP server's prompt and its arguments so far; the last argument is to be completed."""
 
     prompt: str
     words: list[str] = Field(min_length=1, max_length=50)
@@ -406,14 +406,14 @@ class AgentAbout(ApiModel):
 
 
 class Agents(ApiModel):
-    """The agents. The first one is the default. `starters`: tasks that the page offers."""
+    """The agents, the default agent first. `starters`: tasks that the page offers."""
 
     agents: list[AgentAbout]
     starters: list[str]
 
 
 class Used(ApiModel):
-    """Usage of several runs."""
+    """The summed usage of several runs."""
 
     name: str
     runs: Count

@@ -23,8 +23,8 @@ _FRAME = {  # schema of a Server-Sent Event
 _REF = "#/components/schemas/{model}"
 ALWAYS = (400, 401, 403, 405, 413, 415, 421, 429, 500)
 _DESCRIPTION = """\
-Events are numbered per session. A client that reconnects sends its last number; it misses no event and gets
-none twice, even after a restart of the server."""
+Events are numbered per session. A client that reconnects sends the number of its last event; it misses no
+event and gets none twice, even after a restart of the server."""
 
 
 class OpenAIErrorAbout(BaseModel):

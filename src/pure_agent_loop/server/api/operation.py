@@ -47,9 +47,9 @@ class Operation:
         method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
         path: The URL path, with path parameters as ``{name}``.
         name: The operation's id in the OpenAPI document.
-        answer: The response body; None for none.
+        answer: The model of the response body; None for a response without a body.
         role: The required role; empty for any authenticated user.
-        problems: Error statuses, in addition to those of every operation.
+        problems: Error statuses, in addition to those that every operation can return.
         types: Problem types (URNs) of the operation's conflicts.
         media: Content types of responses that are not JSON.
     """

@@ -101,7 +101,7 @@ class Working(ApiModel):
 
 
 class QueueAbout(ApiModel):
-    """A queue. Agents with the same model share one."""
+    """A queue of runs. Agents with the same model share a queue."""
 
     name: str
     agents: list[str]
@@ -133,7 +133,7 @@ class Fleet(ApiModel):
 
 
 class NewestOnly(Query):
-    """The maximum number of items, newest first."""
+    """The maximum number of items to return; the newest items are returned."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 

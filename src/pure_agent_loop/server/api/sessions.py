@@ -109,7 +109,8 @@ async def _get(request: ApiRequest) -> models.SessionBody:
     except LookupError:
         if not runs:
             raise
-        loaded, story = None, Story(title=runs[0].task)  # the run has just started
+        # The run has started, but its session is not stored yet.
+        loaded, story = None, Story(title=runs[0].task)
     visibility = request.service.settings.visibility_of(request.person)
     page = list(enumerate(story.entries))[query.after : query.after + query.limit]
     operates = request.person.may("operate")
@@ -227,7 +228,7 @@ OPERATIONS = [
     Operation("GET", f"{_ONE}/questions", "session_questions", "List pending questions.", _questions,
               models.QuestionsBody, role="", problems=(404,)),
     Operation("POST", f"{_ONE}/answers", "answer_question",
-              "Answer a question. Requires the role `approve`, or the session where a running tool asks.",
+              "Answer a question. Requires the role `approve`, or owning the session if a tool asked.",
               action_handler(actions.answer, "session"), models.Done,
               role="", body=models.VerdictBody, problems=(404, 409), types=_ANSWERED),
     Operation("POST", f"{_ONE}/results", "give_result", "Deliver the result of a call executed elsewhere.",

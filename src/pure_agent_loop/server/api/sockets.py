@@ -1,7 +1,7 @@
 """Events and messages of any number of sessions over a WebSocket.
 
-A client sends objects with a `type` and an optional `id`, which the reply repeats. Event frames equal the
-data of Server-Sent Events. All other frames have a `control` field.
+A client sends objects with a `type` and an optional `id`, which the reply repeats. A frame with an event has
+the same JSON as the data of a Server-Sent Event. All other frames have a `control` field.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class Socket:
         channel = self._service.hub.channel(session)
         self._service.open_viewer(self._person, "websocket")
         channel.viewers += 1
-        self._watching[session] = asyncio.ensure_future(self._follow(session, after))  # sends after the reply
+        # The task starts after this reply is sent, so events follow it.
+        self._watching[session] = asyncio.ensure_future(self._follow(session, after))
         return {"session": session, "last": channel.last}
 
     async def _unwatch(self, message: Mapping[str, Any]) -> None:

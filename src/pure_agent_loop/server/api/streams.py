@@ -136,7 +136,7 @@ class EventResponse(Response):
 
 @asynccontextmanager
 async def first_of(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
-    """Run several awaitables; yield their tasks when one is done, and cancel the others after the block."""
+    """Run awaitables as tasks, yield the tasks once one is done, and cancel the rest after the block."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -171,7 +171,7 @@ async def _of_run(request: ApiRequest) -> Response:
     info = request.service.run_of(request.person, request.path["run"])
     channel, after = request.service.hub.channel(info.session), _after(request)
     if not info.is_open and after >= channel.last:
-        return Response(status_code=204)  # tells an EventSource not to reconnect
+        return Response(status_code=204)  # status 204 makes an EventSource stop reconnecting
     first = int(info.id.rpartition(":")[2])
     return _stream(request, channel, max(after, first - 1), info.id)
 

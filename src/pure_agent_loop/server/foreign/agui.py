@@ -12,22 +12,14 @@ from starlette.responses import Response
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.operation import ApiRequest, Operation
 from pure_agent_loop.server.foreign.chat import STREAM
-from pure_agent_loop.server.foreign.history import IGNORED, OpenModel, ToolName, parse_messages
+from pure_agent_loop.server.foreign.history import IGNORED, OpenModel, parse_messages
 from pure_agent_loop.server.foreign.replies import PartWriter, StreamEvent, StreamResponse, error_stream
-from pure_agent_loop.server.foreign.run_request import RunRequest, outside_tool
+from pure_agent_loop.server.foreign.run_request import FunctionAbout, RunRequest, outside_tool
 from pure_agent_loop.server.foreign.turn import Chunk, OutsideCall, RequestRun, agent_named
 from pure_agent_loop.server.problems import HttpProblem
 from pure_agent_loop.support.language import model_text
 
 _DISPLAY_ONLY = ("activity", "reasoning")
-
-
-class PageTool(OpenModel):
-    """A tool that the page executes."""
-
-    name: ToolName
-    description: str = ""
-    parameters: dict[str, Any] | None = None
 
 
 class ContextItem(OpenModel):
@@ -64,7 +56,7 @@ class AguiBody(OpenModel):
     parentRunId: str | None = None  # noqa: N815 - a name of the protocol
     protocolVersion: str | None = None  # noqa: N815 - a name of the protocol
     messages: Annotated[list[AguiMessage | AguiResult], Field(min_length=1)]
-    tools: Annotated[list[PageTool], Field(default_factory=list)]
+    tools: Annotated[list[FunctionAbout], Field(default_factory=list)]
     context: Annotated[list[ContextItem], Field(default_factory=list)]
     state: Any = None
     forwardedProps: Any = None  # noqa: N815 - a name of the protocol

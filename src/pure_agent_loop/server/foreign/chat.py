@@ -19,14 +19,13 @@ from pure_agent_loop.server.foreign.history import (
     ChatMessage,
     Choice,
     OpenModel,
-    ToolName,
     apply_tool_choice,
     check_fields,
     parse_messages,
     unsupported_fields,
 )
 from pure_agent_loop.server.foreign.replies import Frames, StreamResponse, collect, join_text
-from pure_agent_loop.server.foreign.run_request import RunRequest, outside_tool
+from pure_agent_loop.server.foreign.run_request import FunctionAbout, RunRequest, outside_tool
 from pure_agent_loop.server.foreign.turn import DONE, OutsideCall, RequestRun, agent_named
 from pure_agent_loop.server.problems import not_found
 
@@ -63,14 +62,6 @@ class StreamOptions(OpenModel):
     include_usage: bool | None = None
 
 
-class FunctionAbout(OpenModel):
-    """A function from the caller."""
-
-    name: ToolName
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
 class ChatTool(OpenModel):
     """A tool from the caller."""
 
@@ -79,7 +70,7 @@ class ChatTool(OpenModel):
 
 
 class OpenAIBody(OpenModel):
-    """Fields of both OpenAI protocols."""
+    """Request fields that both OpenAI protocols share."""
 
     model: str
     stream: bool | None = None
@@ -115,7 +106,7 @@ class ChatBody(OpenAIBody):
 
 
 class Model(ApiModel):
-    """An agent, as a model."""
+    """An agent in the form of a model."""
 
     id: str
     object: str = "model"
@@ -124,7 +115,7 @@ class Model(ApiModel):
 
 
 class ModelList(ApiModel):
-    """The agents, as models."""
+    """The agents in the form of a list of models."""
 
     object: str = "list"
     data: list[Model]

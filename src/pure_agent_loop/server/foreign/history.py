@@ -16,7 +16,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool
 
 IGNORED = "x-ignored-fields"
-# For parts of a request whose unknown fields must be null.
+# Model configuration for parts of a request whose unknown fields must be null.
 ONLY_NULLS = ConfigDict(json_schema_extra={"additionalProperties": {"type": "null"}})
 
 
@@ -274,7 +274,7 @@ def apply_tool_choice(
         tools: The caller's tools.
 
     Raises:
-        HttpProblem: The choice is not possible.
+        HttpProblem: The agent cannot satisfy the choice.
     """
     if choice is None or choice == "auto":
         return tools, {}

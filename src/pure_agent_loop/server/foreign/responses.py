@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.server.api.models import ApiModel
 from pure_agent_loop.server.api.operation import ApiRequest, Operation
-from pure_agent_loop.server.foreign.chat import STREAM, FunctionAbout, OpenAIBody, Tokens
+from pure_agent_loop.server.foreign.chat import STREAM, OpenAIBody, Tokens
 from pure_agent_loop.server.foreign.history import (
     ONLY_NULLS,
     OpenModel,
@@ -24,7 +24,7 @@ from pure_agent_loop.server.foreign.history import (
 )
 from pure_agent_loop.server.foreign.items import Item, messages_of
 from pure_agent_loop.server.foreign.replies import PartWriter, StreamEvent, StreamResponse, collect
-from pure_agent_loop.server.foreign.run_request import RunRequest, outside_tool
+from pure_agent_loop.server.foreign.run_request import FunctionAbout, RunRequest, outside_tool
 from pure_agent_loop.server.foreign.turn import OutsideCall, RequestRun, agent_named
 
 # Unsupported fields of the protocol, with harmless values that are accepted. Responses are not stored, so a

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.messages import Message, text_of
 from pure_agent_loop.runs.options import RunSettings
+from pure_agent_loop.server.foreign.history import OpenModel, ToolName
 from pure_agent_loop.server.problems import HttpProblem
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
@@ -22,7 +23,7 @@ class RunRequest:
     """A request for a run.
 
     Args:
-        messages: The history without system messages. The last one must be from the user or a tool.
+        messages: The history without system messages. The last message must be from the user or a tool.
         system: The caller's instructions, appended to the agent's system prompt.
         tools: The caller's tools.
         metadata: `RunContext.metadata`.
@@ -73,16 +74,15 @@ class RunRequest:
         return settings
 
 
-class _ToolSpec(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str | None: ...
-    @property
-    def parameters(self) -> dict[str, Any] | None: ...
+class FunctionAbout(OpenModel):
+    """A function from the caller."""
+
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
 
 
-def outside_tool(spec: _ToolSpec) -> Tool:
+def outside_tool(spec: FunctionAbout) -> Tool:
     """Create an external tool: the model calls it, and the caller executes it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A run that lasts as long as its request, because only the caller can see its result."""
+"""A run that ends with its HTTP request, because only the caller can see its result."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pure_agent_loop.llm.messages import repair_history, text_of
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.settings import naming
 from pure_agent_loop.server.api.operation import ApiRequest
 from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.foreign.pending import PendingCalls
@@ -35,8 +36,8 @@ class Chunk:
     """A part of a run's output, reduced to what the caller may see.
 
     Args:
-        kind: ``text`` and ``thinking``: a delta. ``break``: a paragraph break before the next text. ``call``
-            and ``result``: of the agent's own tools. ``step``: the end of a step.
+        kind: ``text`` or ``thinking`` for a delta, ``break`` for a paragraph break before the next text,
+            ``call`` or ``result`` of one of the agent's own tools, or ``step`` for the end of a step.
         text: The delta or the result.
         call_id: The call's id.
     """
@@ -94,7 +95,8 @@ class RequestRun:
         self._step, self._has_text, self._has_thinking, self._needs_break = 0, False, False, False
         self._has_any = False
         try:
-            self._run = self._prepare_run()
+            with naming(self._agent, run_request.agent):
+                self._run = self._prepare_run()
         except HttpProblem:
             raise
         except PureAgentLoopError as error:

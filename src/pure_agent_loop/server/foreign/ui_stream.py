@@ -12,11 +12,10 @@ from starlette.responses import Response
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import Body
 from pure_agent_loop.server.api.operation import ApiRequest, Operation
-from pure_agent_loop.server.foreign.agui import PageTool
 from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import OpenModel, parse_messages
 from pure_agent_loop.server.foreign.replies import PartWriter, StreamEvent, StreamResponse, error_stream
-from pure_agent_loop.server.foreign.run_request import RunRequest, outside_tool
+from pure_agent_loop.server.foreign.run_request import FunctionAbout, RunRequest, outside_tool
 from pure_agent_loop.server.foreign.turn import DONE, Chunk, Finish, OutsideCall, RequestRun, agent_named
 from pure_agent_loop.server.problems import HttpProblem
 
@@ -51,7 +50,7 @@ class UiBody(Body):
     trigger: Literal["submit-message", "regenerate-message"] | None = None
     messageId: str | None = None  # noqa: N815 - a name of the protocol
     agent: str | None = None
-    tools: Annotated[list[PageTool], Field(default_factory=list)]
+    tools: Annotated[list[FunctionAbout], Field(default_factory=list)]
 
 
 async def _chat(request: ApiRequest) -> Response:

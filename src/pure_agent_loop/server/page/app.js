@@ -40,7 +40,7 @@ export function App() {
   const name = store.panel.value, isPlace = store.isPlace(name), isDrawer = name && !isPlace && (store.current.value || !OF_SESSION.includes(name));
   if (connection.value === "signedOut") return html`<${Login} />`;
   if (!store.me.value) return html`<main class="login"><p>${t("connecting")}</p></main>`;
-  const isFresh = !store.current.value && store.view.value.items.value.length === 0;
+  const isFresh = store.isFresh();
   return html`${!isPlace && html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>${t("skip")}</a>`}
     <div class="page ${store.sideOpen.value ? "side-open" : ""} ${isDrawer ? "with-drawer" : ""}">
       <${Sidebar} />

@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Menu } from "./menu.js";
+import { draftOf, keep, returned, send } from "./outbox.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
 
@@ -45,10 +46,6 @@ function Picker() {
     ${agent.models.length > 1 && html`<hr /><p class="day">${t("model")}</p>${agent.models.map((name) => row(name, name === model, () => { store.model.value = name === agent.model ? "" : name; }))}`}<//>`;
 }
 
-// A draft survives a reload, and a visit to another conversation, in the same tab.
-const draftOf = (place) => { try { return sessionStorage.getItem(place) ?? ""; } catch { return ""; } };
-const keep = (place, text) => { try { sessionStorage[text ? "setItem" : "removeItem"](place, text); } catch { /* a private window */ } };
-
 export function Composer() {
   const place = `${store.me.value.name} ${store.current.value}`;
   const [text, show] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
@@ -62,7 +59,11 @@ export function Composer() {
 
   const latest = useRef(null); // behind an await, what the field holds by then
   latest.current = { place, text };
-  useEffect(() => show(draftOf(place)), [place]);
+  const back = returned.value;
+  useEffect(() => {
+    show(draftOf(place));
+    if (back?.session === store.current.value) { setMedia((before) => [...back.media, ...before]); returned.value = null; field.current.focus(); }
+  }, [place, back]);
   const setText = (value) => { show(value); keep(place, value); };
   const add = async (list) => {
     for (const file of list) {
@@ -81,12 +82,16 @@ export function Composer() {
   const submit = async (event) => {
     event?.preventDefault();
     const message = text.trim();
-    if (!message || isBusy || mustWait) return;
+    if (!message || isBusy) return;
+    if (!asked.length) {
+      setText("");
+      setMedia([]);
+      send(withFiles(message, media), media.filter((item) => item.url));
+      return;
+    }
     setBusy(true);
-    const sent = asked.length ? await store.answerAll(message) : isRunning ? await store.steer(message) : await store.send(withFiles(message, media), media.filter((item) => item.url).map((item) => item.url));
-    if (sent) { // only now: what nobody has taken stays
+    if (await store.answerAll(message)) { // only now: what nobody has taken stays
       const rest = (value) => (value.startsWith(text) ? value.slice(text.length).trimStart() : value);
-      setMedia(isRunning || asked.length ? media : []);
       keep(place, rest(draftOf(place)));
       if (latest.current.place === place) show(rest(latest.current.text));
     }
@@ -118,6 +123,6 @@ export function Composer() {
       ${!store.isOpen(run) && html`<${Picker} />`}
       <span class="grow"></span>
       ${store.isOpen(run) && html`<button type="button" class="round" title=${t("stop")} aria-label=${t("stop")} onClick=${store.stop}><${Icon} name="stop" /></button>`}
-      ${(!isRunning || asked.length > 0 || text.trim()) && html`<button class="primary ${isDenying ? "" : "round"}" title=${t("keysHint")} aria-label=${t(isDenying ? "denySay" : "send")} disabled=${!text.trim() || isBusy || mustWait}>${isDenying ? t("denySay") : html`<${Icon} name="send" />`}</button>`}
+      ${(!isRunning || asked.length > 0 || text.trim()) && html`<button class="primary ${isDenying ? "" : "round"}" title=${t("keysHint")} aria-label=${t(isDenying ? "denySay" : "send")} disabled=${!text.trim() || isBusy}>${isDenying ? t("denySay") : html`<${Icon} name="send" />`}</button>`}
     </div></form>`;
 }

@@ -2,7 +2,9 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
 import * as history from "./history.js";
+import { giveBack, outbox, send, waitingIn } from "./outbox.js";
 import * as store from "./store.js";
+import { connection } from "./wire.js";
 import { hasWord, seconds, t } from "./words.js";
 import { Call, Calls, Files, isSettled } from "./call.js";
 import { Icon } from "./icons.js";
@@ -23,7 +25,7 @@ export function Log() {
     const box = boxRef.current;
     if (before.current) { box.scrollTop += box.scrollHeight - before.current; before.current = 0; }
     else if (isAtEnd.current) box.scrollTop = box.scrollHeight;
-  }, [version, questions, shown, view, run, hasRoom]);
+  }, [version, questions, shown, view, run, hasRoom, outbox.value]);
   useLayoutEffect(() => {
     if (sent === lastSent.current) return;
     lastSent.current = sent;
@@ -50,16 +52,17 @@ export function Log() {
   const touch = () => { touched.current = performance.now(); };
   const more = () => { before.current = boxRef.current.scrollHeight; setPage({ view, shown: shown + PAGE }); };
   const end = () => { boxRef.current.scrollTop = boxRef.current.scrollHeight; };
-  const isEmpty = items.length === 0 && !store.current.value;
+  const isEmpty = store.isFresh();
   return html`<div class="log-frame"><section class="log" ref=${boxRef} onScroll=${scrolled} onWheel=${touch} onTouchMove=${touch} onKeyDown=${touch} onPointerDown=${touch} onPointerMove=${touch} tabindex="0" aria-label=${t("log")}>
     <div class="column">
       ${isEmpty && html`<div class="welcome"><img src="assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2>
         <p>${store.agents.value.find((agent) => agent.name === store.agent.value)?.description || t("welcomeHint")}</p>
-        ${store.starters.value.length > 0 && html`<ul class="starters">${store.starters.value.map((task) => html`<li key=${task}><button onClick=${() => store.send(task, [])}>${task}</button></li>`)}</ul>`}</div>`}
+        ${store.starters.value.length > 0 && html`<ul class="starters">${store.starters.value.map((task) => html`<li key=${task}><button onClick=${() => send(task, [])}>${task}</button></li>`)}</ul>`}</div>`}
       ${items.length > shown && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
       ${turns.map(([number, members]) => html`<div key=${number} class="turn ${hasRoom && number === newest ? "newest" : ""}">
         ${grouped(members).map((item) => (Array.isArray(item) ? html`<${Calls} key=${`calls-${item[0].id}`} items=${item} />` : html`<${Item} key=${item.id} item=${item} />`))}
-        ${number === newest && html`<${Working} view=${view} />`}</div>`)}
+        ${number === newest && html`<${Working} view=${view} /><${Unsent} view=${view} />`}</div>`)}
+      ${!turns.length && html`<${Unsent} view=${view} />`}
     </div></section>
     ${isAway && html`<button class="latest" onClick=${end}>↓ ${t("latest")}</button>`}</div>`;
 }
@@ -125,8 +128,23 @@ function Markdown({ text }) {
   return html`<div class="prose" ref=${boxRef}></div>`;
 }
 
+// Messages that wait: taken by a run and not yet read, or not yet sent.
+function Unsent({ view }) {
+  view.version.value;
+  const own = waitingIn(store.current.value), known = own.map((entry) => entry.isTaken && entry.text);
+  const foreign = view.steered.filter(({ text }) => { const at = known.indexOf(text); if (at >= 0) known[at] = null; return at < 0; });
+  return html`${foreign.map((item, at) => html`<${Bubble} key=${at} text=${item.text} why="toBeRead" />`)}
+    ${own.map((entry) => html`<${Bubble} key=${entry.key} text=${entry.text} why=${entry.isTaken ? "toBeRead" : entry.isAsked && connection.value === "open" ? "" : "toBeSent"} back=${!entry.isAsked && !entry.run && (() => giveBack(entry))} />`)}`;
+}
+
+function Bubble({ text, why, back }) {
+  return html`<article class="item said ${why ? "unsent" : ""}" aria-label=${t("you")}><div class="bubble">${text}</div>
+    ${why && html`<p class="dim" role="status">${t(why)}${back && html` · <button class="link" onClick=${back}>${t("takeBack")}</button>`}</p>`}</article>`;
+}
+
 function UserMessage({ item }) {
   const [draft, setDraft] = useState(null);
+  if (item.isLost) return !waitingIn(store.current.value).some((entry) => entry.text === item.text) && html`<${Bubble} text=${item.text} why="notRead" />`;
   const canEdit = !item.isSteer && store.current.value;
   if (draft !== null) {
     const resend = (event) => { event.preventDefault(); if (draft.trim()) history.edit(item, draft); };
@@ -134,7 +152,7 @@ function UserMessage({ item }) {
       <textarea aria-label=${t("message")} rows="3" value=${draft} onInput=${(event) => setDraft(event.target.value)} ref=${(box) => box && !box.dataset.seen && (box.dataset.seen = "1", box.focus())}></textarea>
       <p><button class="primary">${t("send")}</button> <button type="button" onClick=${() => setDraft(null)}>${t("cancel")}</button></p></form>`;
   }
-  return html`<article class="item said ${item.isSteer ? "steer" : ""}" aria-label=${t("you")}><div class="bubble">${item.text}</div>
+  return html`<article class="item said" aria-label=${t("you")}><div class="bubble">${item.text}</div>
     ${canEdit && html`<button class="quiet" onClick=${() => setDraft(item.text)}>${t("edit")}</button>`}</article>`;
 }
 

@@ -3,7 +3,8 @@ import { batch, effect, signal } from "./html.js";
 import { View } from "./view.js";
 import { clock, subject, t, verb } from "./words.js";
 import { loadSessions } from "./list.js";
-import { Wire, api, connection, freshKey, guarded, note, oneAtATime, problem, sessionAt, showError } from "./wire.js";
+import { deliver, deliverAll, forget, openOutbox, outbox, track, waitingIn } from "./outbox.js";
+import { Wire, api, connection, guarded, note, oneAtATime, problem, sessionAt, showError } from "./wire.js";
 export * from "./list.js";
 export { guarded, note, problem, showError };
 
@@ -30,6 +31,7 @@ export const mayApprove = () => me.value.roles.includes("approve");
 export const mayAnswer = (question) => question.live || mayApprove();
 export const stateWord = (state) => t(state === "waiting" && !mayApprove() ? "state_waiting_permission" : state);
 export const sideOpen = signal(false);
+export const isFresh = () => !current.value && !view.value.items.value.length && !waitingIn("").length; // a conversation without a message
 
 const linkedSession = sessionInUrl(); // before `current` overwrites it
 export const callKey = ({ session, call_id }) => `${session} ${call_id}`;
@@ -58,7 +60,11 @@ function flush() {
   const events = queue;
   queue = []; isDue = false;
   if (!events.length) return;
-  view.value.take(events);
+  batch(() => {
+    view.value.take(events);
+    if (outbox.value.length) events.filter((event) => ["run_start", "steered", "notice"].includes(event.type)).forEach(track);
+  });
+  deliver(current.value);
   if (events.some((event) => event.type === "question" || event.type === "run_state")) answered.clear(); // a call may ask again
   for (const event of events) if (event.type === "answered") drop(callKey({ session: event.session, call_id: event.data.call_id }));
   if (events.some((event) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(event.type))) { loadQuestions(); loadWaiting(); }
@@ -69,7 +75,8 @@ function flush() {
 export const wire = new Wire({
   onEvent,
   onReset: () => open(current.value, true),
-  onOpen: () => { if (mayUse()) { loadSessions(); loadQuestions(); } },
+  onOpen: () => { if (mayUse()) { loadSessions(); loadQuestions(); deliverAll(); } },
+  onWatch: () => deliver(current.value),
 });
 
 export const hasServers = () => agents.value.some((agent) => agent.servers.length > 0); // MCP servers
@@ -94,9 +101,10 @@ async function enter() {
   connection.value = "connecting";
   if (!mayUse()) panel.value = "inbox";
   else { await loadAgents(); agent.value = agents.value[0]?.name || ""; }
+  openOutbox(me.value.name);
   wire.start();
   loadWaiting();
-  if (!isEntered) setInterval(loadWaiting, WAITING_MS);
+  if (!isEntered) setInterval(() => { loadWaiting(); deliverAll(); }, WAITING_MS);
   if (mayUse()) {
     await loadSessions();
     if (linkedSession) await open(linkedSession);
@@ -142,6 +150,8 @@ export const loadWaiting = oneAtATime(async () => {
 
 effect(() => { document.title = `${waiting.value.length ? `(${waiting.value.length}) ` : ""}pure-agent-loop`; });
 
+export const isKnown = () => !queue.length && (!wire.watching || (wire.watching.isOn && wire.watching.after >= wire.watching.last)); // the view is up to date
+
 // Files of tool results, available at the end of a step.
 export const loadFiles = oneAtATime(async () => {
   const session = current.value, shown = view.value;
@@ -158,6 +168,7 @@ export const open = guarded(async (session, isReset = false) => {
   if (!session) return fresh();
   wire.unwatch();
   queue = [];
+  waitingIn(session).filter((each) => each.started).forEach((each) => forget(each.key));
   const opened = new View();
   batch(() => { if (!isReset) leavePlace(); current.value = session; view.value = opened; questions.value = []; sideOpen.value = false; });
   const details = await api("GET", `${sessionAt(session)}?limit=1`);
@@ -196,36 +207,13 @@ effect(() => {
 });
 function goTo(hash, how) { if (location.hash !== hash) history[how](null, "", location.pathname + hash); }
 
-function follow(run) {
+export function follow(run) {
   if (run.session === current.value && wire.watching?.session === run.session) return;
   if (!current.value) goTo(addressOf(run.session), "replaceState"); // a new conversation gets its address
   batch(() => { current.value = run.session; view.value = new View(); questions.value = []; });
   queue = [];
   watchSoon(run.session, 0);
 }
-
-// Start a run. The idempotency key makes it safe to repeat the message after a lost connection.
-export const send = guarded(async (text, media) => {
-  const message = { text, key: freshKey() };
-  if (media.length) message.media = media;
-  if (current.value) message.session = current.value;
-  Object.assign(message, chosen());
-  sent.value++;
-  const run = await wire.ask("message", message);
-  if (current.value && run.session === current.value && wire.watching?.session !== run.session) await open(run.session);
-  else follow(run);
-  loadSessions();
-  return run;
-});
-
-export const steer = guarded(async (text) => {
-  const run = view.value.run.value;
-  try { await wire.ask("steer", { run: run.id, text }); } catch (error) {
-    if (!error.problem?.state) throw error;
-    return send(text, []); // the run has ended in the meantime, or its replay is not finished
-  }
-  return run;
-});
 
 export const stop = guarded(() => wire.ask("stop", { run: view.value.run.value.id }));
 

@@ -4,6 +4,9 @@ import { here, sessionAt } from "./wire.js";
 import { seconds } from "./words.js";
 import { batch, signal } from "./html.js";
 
+// Whether a notice says that the model reads a message; only some people are shown its text.
+export const isRead = (text, { synthetic, message = text }) => synthetic === false && message === text;
+
 export class View {
   constructor() {
     this.items = signal([]);
@@ -18,6 +21,7 @@ export class View {
     this.due = new Set();
     this.notices = new Set();
     this.plans = new Map(); // the first plan of each run
+    this.steered = []; // messages that a run has taken, and the model has not read yet
   }
 
   add(kind, fields) {
@@ -66,6 +70,8 @@ export class View {
       started: event.timestamp, updated: event.timestamp, spans: [], step: 0, tokens: 0, cost: 0 };
     this.runs.push(run);
     this.run.value = { ...run };
+    const lost = (this.fresh || this.items.value).find((item) => item.isLost && item.text === data.task);
+    if (lost) this.drop(lost); // sent again
     this.add("user", { text: data.task, run: run.id, time: event.timestamp });
   }
 
@@ -78,7 +84,7 @@ export class View {
     run.waitsSince = 0;
   }
 
-  on_steered(data, event) { this.add("user", { text: data.text, isSteer: true, run: event.run, time: event.timestamp }); }
+  on_steered(data, event) { this.steered.push({ text: data.text, isSteer: true, run: event.run, time: event.timestamp }); }
 
   dropUnfinished() {
     for (const item of this.open.values()) this.drop(item);
@@ -221,6 +227,8 @@ export class View {
   }
 
   on_notice(data, event) {
+    const read = this.steered.findIndex((other) => other.run === event.run && isRead(other.text, data));
+    if (read >= 0) { this.add("user", this.steered.splice(read, 1)[0]); return; }
     if (!data.message || this.notices.has(data.message)) return; // show each notice once
     this.notices.add(data.message);
     const last = (this.fresh || this.items.value).at(-1);
@@ -258,6 +266,7 @@ export class View {
     }
     const answer = (this.fresh || this.items.value).findLast((item) => item.kind === "answer" && item.run === event.run);
     if (answer) { answer.isLast = true; this.changed(answer); }
+    for (const unread of this.steered.splice(0)) this.add("user", { ...unread, isLost: true });
     if (!run) return;
     this.endWaiting(run, event);
     for (const span of run.spans) span.end = span.end || event.timestamp;

@@ -45,11 +45,11 @@ export function oneAtATime(load) {
 }
 
 export class Wire {
-  // onEvent: gets each event. onReset: called if events are missing. onOpen: called after each connect.
-  constructor({ onEvent, onReset, onOpen }) {
-    Object.assign(this, { onEvent, onReset, onOpen });
+  // onEvent: gets each event. onReset: called if events are missing. onOpen: called after each connect, onWatch after each watch.
+  constructor({ onEvent, onReset, onOpen, onWatch }) {
+    Object.assign(this, { onEvent, onReset, onOpen, onWatch });
     this.pending = new Map(); // unanswered requests by id
-    this.watching = null; // {session, after, isOn}: the session, its last event number, and if the server replied
+    this.watching = null; // {session, after, last, isOn}: the session, its last event number here and on the server, and if the server replied
     this.count = 0;
     this.wait = FIRST_WAIT;
     this.socket = null;
@@ -122,8 +122,8 @@ export class Wire {
   async watch(session, after) {
     if (this.watching?.session !== session) this.unwatch();
     const watched = this.watching = { session, after, isOn: false };
-    await this.ask("watch", { session, after });
-    watched.isOn = true;
+    Object.assign(watched, await this.ask("watch", { session, after }), { isOn: true });
+    this.onWatch();
   }
 
   unwatch() {

@@ -77,10 +77,12 @@ class JsonlLog(BaseLog):
         super().__init__(session_id, transcript, lock, now)
         self._file = file
 
-    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:  # noqa: ARG002 - the base's signature
-        self._file.append(line, durable=durable)
+    def write(self, records: Sequence[Record], lines: Sequence[bytes], *, durable: bool) -> None:  # noqa: ARG002 - the base's signature
+        """Append the lines to the file; see `BaseLog.write`."""
+        self._file.append(b"".join(lines), durable=durable)
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Close the file."""
         self._file.close()
 
 
@@ -302,7 +304,7 @@ def first_and_last_time(file: BinaryIO) -> tuple[float | None, float | None]:
         heads = _HEAD.findall(file.read(size_read))
         if heads or size_read >= size:
             return created, _number(heads[-1]) if heads else created
-        size_read *= 8  # the last line is longer than the part that was read
+        size_read *= 8  # the last line is longer than the part read so far
     return None, None
 
 

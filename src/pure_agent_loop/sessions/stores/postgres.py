@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, SessionLockedError, SessionWriteError
@@ -26,7 +26,7 @@ from pure_agent_loop.sessions.store import (
     not_found,
 )
 from pure_agent_loop.sessions.stores.postgres_pool import ConnectionPool, Holder, StoreOwner
-from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
+from pure_agent_loop.sessions.stores.records import BASE_HEAD, HEAD_CHARS, Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
 
 if TYPE_CHECKING:
@@ -42,13 +42,18 @@ mine AS MATERIALIZED (
     SELECT id FROM @sessions WHERE id = %(id)s AND fence = %(fence)s AND token = %(token)s FOR SHARE
 )
 INSERT INTO @records (session, number, time, line)
-SELECT mine.id, %(number)s, %(time)s, %(line)s FROM mine, mode WHERE mode.set IS NOT NULL
-AND (%(before)s = 0 OR EXISTS (SELECT FROM @records WHERE session = %(id)s AND number = %(before)s))
+SELECT mine.id, %(before)s + added.place, added.time, added.line FROM mine, mode,
+unnest(%(times)s::float8[], %(lines)s::text[]) WITH ORDINALITY AS added (time, line, place)
+WHERE mode.set IS NOT NULL AND (%(before)s = 0
+    OR EXISTS (SELECT FROM @records WHERE session = %(id)s AND number = %(before)s))
 ON CONFLICT DO NOTHING
 """
 _LINE = "SELECT line FROM @records WHERE session = %s AND number = %s"
-_LINES = "SELECT line FROM @records WHERE session = %s ORDER BY number"
-_LAST = "SELECT coalesce(max(number), 0) FROM @records WHERE session = %s"
+_LINES = "SELECT number, line FROM @records WHERE session = %s AND number >= %s ORDER BY number"
+_BASE = f"""
+SELECT number FROM @records WHERE session = %s AND strpos(left(line, {HEAD_CHARS}), %s) > 0
+ORDER BY number DESC LIMIT 1
+"""  # noqa: S608 - constants
 _INSERT_SESSION = "INSERT INTO @sessions (id, made, fence) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING"
 _TAKE_SESSION = """
 UPDATE @sessions SET fence = fence + 1, owner = %s, token = %s, since = clock_timestamp()
@@ -89,7 +94,7 @@ class _Claim:
 class PostgresLog(BaseLog):
     """Session in PostgreSQL open for writing, as returned by `PostgresStore.open`."""
 
-    is_remote = True
+    is_remote = has_tail = True
 
     def __init__(
         self,
@@ -103,44 +108,44 @@ class PostgresLog(BaseLog):
         super().__init__(session_id, transcript, claim, now)
         self._claim, self._pool = claim, claim.store._pool
         self._fence, self._last = fence, last
-        self._not_durable: list[dict[str, Any]] = []  # rows written since the last durable row
+        self._not_durable: list[dict[str, Any]] = []  # rows written since the last durable write
         self._is_uncertain = False
 
-    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
+    def write(self, records: Sequence[Record], lines: Sequence[bytes], *, durable: bool) -> None:
+        """Insert the lines in one transaction; see `BaseLog.write`."""
         if self._is_uncertain:
             self._pool.run(self._undo_uncertain)
-        self._is_uncertain = True  # set until the write is known to have succeeded
-        row: dict[str, Any] = {
+        self._is_uncertain = True  # stays True until the write is known to have succeeded
+        rows: dict[str, Any] = {
             "id": self.session_id,
             "token": self._claim.token,
-            "number": self._last + 1,
             "before": self._last,
-            "time": record.time,
-            "line": line.decode("ascii").rstrip("\n"),
+            "times": [float(record.time) for record in records],
+            "lines": [line.decode("ascii").rstrip("\n") for line in lines],
             "mode": "on" if durable else "off",
         }
-        self._pool.run(lambda execute: self._insert_or_verify(execute, row))
+        self._pool.run(lambda execute: self._insert_or_verify(execute, rows))
         self._is_uncertain = False
-        self._last = row["number"]
-        self._not_durable = [] if durable else [*self._not_durable, row]
+        self._last += len(records)
+        self._not_durable = [] if durable else [*self._not_durable, rows]
 
-    def _insert_or_verify(self, execute: Execute, row: dict[str, Any]) -> None:
-        """Insert a row, unless an earlier attempt has inserted it."""
-        if self._insert(execute, row):
+    def _insert_or_verify(self, execute: Execute, rows: dict[str, Any]) -> None:
+        """Insert rows, unless an earlier attempt has inserted them; the first row decides."""
+        if self._insert(execute, rows):
             return
-        existing = execute(_LINE, (self.session_id, row["number"])).fetchone()
-        if existing is not None and existing[0] == row["line"]:
+        existing = execute(_LINE, (self.session_id, rows["before"] + 1)).fetchone()
+        if existing is not None and existing[0] == rows["lines"][0]:
             return
         holder = self._pool.find_holder(execute, self.session_id)
         if holder is None or (holder.token, holder.fence) != (self._claim.token, self._fence):
             raise _lost_error(self.session_id, holder)
-        for row_before in self._not_durable:  # the database crashed before these rows reached its disk
-            self._insert(execute, {**row_before, "mode": "on"})
-        if not self._insert(execute, row):
+        for earlier in self._not_durable:  # the database crashed before these rows reached its disk
+            self._insert(execute, {**earlier, "mode": "on"})
+        if not self._insert(execute, rows):
             raise SessionWriteError(self._pool.name, "another program changed records of this session")
 
-    def _insert(self, execute: Execute, row: dict[str, Any]) -> bool:
-        return execute(_APPEND, {**row, "fence": self._fence}).rowcount == 1
+    def _insert(self, execute: Execute, rows: dict[str, Any]) -> bool:
+        return execute(_APPEND, {**rows, "fence": self._fence}).rowcount == len(rows["lines"])
 
     def _undo_uncertain(self, execute: Execute) -> None:
         """Raise the fence and delete a record whose append failed but may still have been written."""
@@ -151,7 +156,7 @@ class PostgresLog(BaseLog):
         values = {"id": self.session_id, "number": self._last + 1}
         execute(_UNDO, {**values, "fence": self._fence, "token": self._claim.token})
 
-    def _release(self) -> None:
+    def release(self) -> None:
         """Do nothing: the store closes the connections."""
 
 
@@ -192,19 +197,22 @@ class PostgresStore:
             raise ConfigError(f"lease={lease!r} must be greater than 0 seconds.")
         if not patience >= 0:
             raise ConfigError(f"patience={patience!r} must be at least 0 seconds.")
-        self._pool = ConnectionPool(url, schema, patience, connections)
-        self._owner = StoreOwner(self._pool, owner, lease)
+        self._pool = self._new_pool(url, schema, patience, connections)
+        self._owner = self._new_owner(owner, lease)
         self._now = checked_function("now", now)
         _STORES.add(self)
         self._close_all = weakref.finalize(self, _close_all, self._pool, self._owner)
 
-    def open(self, session_id: str, *, create: bool = True, takeover: bool = False) -> PostgresLog:
+    def open(
+        self, session_id: str, *, create: bool = True, takeover: bool = False, tail: bool = False
+    ) -> PostgresLog:
         """Open a session for writing; see `SessionStore.open`.
 
         Args:
             session_id: Id of the session.
             create: Create the session if missing.
             takeover: Take the session even from a live process, whose next append then fails.
+            tail: Read only the newest ``base`` record and those after it.
         """
         check_session_name(session_id)
         owner, token = self._owner.number(), secrets.token_hex(8)
@@ -216,18 +224,20 @@ class PostgresStore:
             fence = self._pool.run(
                 lambda execute: self._take(execute, session_id, owner, token, force=takeover)
             )
-            transcript, last = self._pool.run(lambda execute: self._read_transcript(execute, session_id))
+            transcript, last = self._pool.run(
+                lambda execute: self._read_transcript(execute, session_id, tail=tail)
+            )
         except SessionWriteError:
             claim.release()  # the session may have been taken before the error
             raise
         return PostgresLog(session_id, transcript, claim, self._now, fence, last)
 
-    def read(self, session_id: str) -> Loaded:
-        """Read a session, even while another process writes it; see `SessionStore.read`."""
+    def read(self, session_id: str, *, tail: bool = False) -> Loaded:
+        """Read a session, even while another process writes it; see `SessionStore.read` and `open`."""
         if not self.exists(session_id):
             raise not_found(session_id, self._pool.name)
         transcript, _ = self._pool.run(
-            lambda execute: self._read_transcript(execute, session_id), writing=False
+            lambda execute: self._read_transcript(execute, session_id, tail=tail), writing=False
         )
         return Loaded(transcript.records, transcript.problems)
 
@@ -276,6 +286,12 @@ class PostgresStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _new_pool(self, url: str, schema: str, patience: float, connections: int) -> ConnectionPool:
+        return ConnectionPool(url, schema, patience, connections)
+
+    def _new_owner(self, name: str | None, lease: float) -> StoreOwner:
+        return StoreOwner(self._pool, name, lease)
+
     def _take(self, execute: Execute, session_id: str, owner: int, token: str, *, force: bool) -> int:
         """Take a session unless a live process has taken it. Return the fence."""
         while True:
@@ -290,15 +306,11 @@ class PostgresStore:
             parameters = (owner, token, session_id, holder.fence, holder.token)
             execute(_TAKE_SESSION, parameters)
 
-    def _read_transcript(self, execute: Execute, session_id: str) -> tuple[Transcript, int]:
-        rows = execute(_LINES, (session_id,))
-        transcript = parse(_lines(rows))
-        last = execute(_LAST, (session_id,)).fetchone()
-        return transcript, int(last[0]) if last else 0
-
-
-def _lines(rows: Iterator[tuple[Any, ...]] | Any) -> Iterator[bytes]:
-    return (f"{line}\n".encode("utf-8", "replace") for (line,) in rows)
+    def _read_transcript(self, execute: Execute, session_id: str, *, tail: bool) -> tuple[Transcript, int]:
+        first = execute(_BASE, (session_id, BASE_HEAD)).fetchone() if tail else None
+        rows = execute(_LINES, (session_id, first[0] if first else 0)).fetchall()
+        lines = (f"{line}\n".encode("utf-8", "replace") for _, line in rows)
+        return parse(lines, is_tail=tail), int(rows[-1][0]) if rows else 0
 
 
 def _lost_error(session_id: str, holder: Holder | None) -> Exception:

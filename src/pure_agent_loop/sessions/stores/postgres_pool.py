@@ -22,7 +22,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-    Execute = Callable[..., psycopg.Cursor[tuple[Any, ...]]]  # executes a statement with values
+    Execute = Callable[..., psycopg.Cursor[tuple[Any, ...]]]  # function that executes a statement with values
 
 T = TypeVar("T")
 VERSION = 1
@@ -132,11 +132,11 @@ def import_psycopg() -> Any:
     return psycopg
 
 
-def connect(url: str) -> Connection:
+def connect(url: str, **more: str) -> Connection:
     """Open a connection in autocommit mode. An option in the URL overrides this package's default."""
     psycopg = import_psycopg()
     options = psycopg.conninfo.conninfo_to_dict(url)
-    defaults = {name: value for name, value in _OPTIONS.items() if name not in options}
+    defaults = {name: value for name, value in {**_OPTIONS, **more}.items() if name not in options}
     connection: Connection = psycopg.connect(url, autocommit=True, **defaults)
     try:
         # A durable record must be durable whatever the server's setting is. A process that is frozen in a
@@ -201,7 +201,7 @@ class ConnectionPool:
                 return self._run_once(work)
             except (self._psycopg.Error, OSError) as error:
                 remaining = deadline - time.monotonic()
-                # A server that never answered is more likely a wrong URL than an outage.
+                # No retry for a server that never answered: a wrong URL is more likely than an outage.
                 if remaining <= 0 or not self._is_prepared or not self._is_transient(error):
                     raise self._as_session_error(error, writing=writing) from error
             time.sleep(min(remaining, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - not a secret
@@ -238,16 +238,21 @@ class ConnectionPool:
         return None if row is None else Holder(*row)
 
     def _run_once(self, work: Callable[[Execute], T]) -> T:
+        with self._borrowed() as connection:
+            if not self._is_prepared:
+                self._prepare(connection)
+                self._is_prepared = True
+            return work(self.execute_on(connection))
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[Connection]:
         connection = self._slots.get()
         try:
             if self._is_closed:
                 raise ConfigError("This PostgresStore is closed; create a new one.")  # noqa: TRY301 - the slot
             if connection is None or connection.closed:
                 connection = connect(self.url)
-            if not self._is_prepared:
-                self._prepare(connection)
-                self._is_prepared = True
-            return work(self.execute_on(connection))
+            yield connection
         except BaseException:
             # The connection may be inside a transaction: do not reuse it.
             if connection is not None:
@@ -312,7 +317,8 @@ def abandon(connection: Connection | None) -> None:
     """Drop a connection of the parent in a forked child, without a message to the server."""
     if connection is None or connection.closed:
         return
-    _ABANDONED.append(connection)  # never garbage-collected, which would send a message to the server
+    # Kept forever, because garbage collection would send a message to the server.
+    _ABANDONED.append(connection)
     with contextlib.suppress(Exception):
         os.close(connection.fileno())
 
@@ -391,13 +397,17 @@ class StoreOwner:
             SessionWriteError: The database is unavailable.
         """
         with self._mutex:
-            if self._number is None or self._thread is None:
+            if self._number is None:
                 self._number = self._pool.run(self._register)
-                with contextlib.suppress(import_psycopg().Error, OSError):  # the thread will try again
-                    self._beat()
-                self._thread = threading.Thread(target=self._renew_beats, name="pal-owner", daemon=True)
-                self._thread.start()
+                self._start()
             return self._number
+
+    def _start(self) -> None:
+        """Write the first heartbeat, and renew it in a thread."""
+        with contextlib.suppress(import_psycopg().Error, OSError):  # if this fails, the thread tries again
+            self._beat()
+        self._thread = threading.Thread(target=self._renew_beats, name="pal-owner", daemon=True)
+        self._thread.start()
 
     def release(self, session_id: str, token: str) -> None:
         """Release a session for other writers; if the database is unavailable, release it later."""
@@ -427,7 +437,7 @@ class StoreOwner:
         return self.name, socket.gethostname(), self._pid, self._lease
 
     def _renew_beats(self) -> None:
-        pause = 0.0  # retry at once if the first heartbeat failed
+        pause = 0.0  # the first renewal is immediate, in case the first heartbeat failed
         while not self._stopped.wait(pause):
             try:
                 self._beat()
@@ -439,14 +449,17 @@ class StoreOwner:
         connection = self._connection
         if connection is None or connection.closed:
             connection = self._connection = connect(self._pool.url)
-        execute = self._pool.execute_on(connection)
         try:
-            # Also repeated while held: the lock of a previous connection is released a little later.
-            execute(_TAKE_LOCK, (self._pool.lock_space, self._number, self._number))
-            execute(_BEAT, (self._number, *self._identity()))
-            while self._unreleased:
-                execute(_RELEASE, self._unreleased[0])
-                self._unreleased.pop(0)
+            self._renew(self._pool.execute_on(connection))
         except BaseException:
             connection.close()
             raise
+
+    def _renew(self, execute: Execute) -> None:
+        """Take the lock, unless it is held, and write a heartbeat, on the connection that holds the lock."""
+        # Also repeated while held: the lock of a previous connection is released a little later.
+        execute(_TAKE_LOCK, (self._pool.lock_space, self._number, self._number))
+        execute(_BEAT, (self._number, *self._identity()))
+        while self._unreleased:
+            execute(_RELEASE, self._unreleased[0])
+            self._unreleased.pop(0)

@@ -32,6 +32,10 @@ _KEYS = {"id", "parent", "time", "type", "data"}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 MAX_PROBLEMS = 200
+BASE = "base"  # type of a record with everything that later runs need from the records before it
+# Occurs in the head of a base's line and never inside `data`: see rule 3 above.
+BASE_HEAD = f'"type":"{BASE}","data":'
+HEAD_CHARS = 250  # maximum length of a line up to `data`: ids are bounded
 _BLANKS = b" \t\r\n"
 _MAX_DIGITS = 12
 
@@ -171,6 +175,7 @@ class Transcript:
         end: Offset after the last finished line; bytes after it belong to an unfinished line.
         needs_newline: True if the last record is complete but lacks its newline.
         last_number: Highest number in the record ids, including an estimate for lost records.
+        base: Offsets of the newest ``base``, before and after its line; 0 if there is none.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -179,33 +184,36 @@ class Transcript:
     end: int = 0
     needs_newline: bool = False
     last_number: int = 0
+    base: tuple[int, int] = (0, 0)
 
 
-def parse(lines: Iterable[bytes]) -> Transcript:
+def parse(lines: Iterable[bytes], *, is_tail: bool = False) -> Transcript:
     """Read a transcript.
 
     Args:
         lines: Pieces that end at each newline byte and nowhere else, such as an open binary file or
             `io.BytesIO`. (`splitlines` also splits at other characters.)
+        is_tail: True if the first record may follow one that is not among the lines.
     """
-    parser = _TranscriptParser()
+    parser = _TranscriptParser(is_tail=is_tail)
     for line in lines:
         parser.add_line(line)
     return parser.finish()
 
 
 class _TranscriptParser:
-    def __init__(self) -> None:
+    def __init__(self, *, is_tail: bool) -> None:
+        self._is_tail = is_tail
         self._transcript = Transcript()
         self._ids: set[str] = set()
-        self._line = 0
-        self._seen = 0  # records seen, including an estimate of the lost ones
+        self._line = self._start = 0
+        self._seen = 0  # number of records read, including an estimate of lost records
         self._unreported = 0
 
     def add_line(self, line: bytes) -> None:
         """Read the next line; only the last may lack its newline."""
         self._line += 1
-        start = self._transcript.size
+        self._start = start = self._transcript.size
         self._transcript.size += len(line)
         try:
             self._keep(Record.from_line(line))
@@ -264,13 +272,16 @@ class _TranscriptParser:
         if record.id in self._ids:
             self._report(f"the id {record.id} is a duplicate; this record was left out")
             return
-        if record.parent is not None and record.parent not in self._ids:
+        is_first_of_tail = self._is_tail and not self._ids
+        if record.parent is not None and record.parent not in self._ids and not is_first_of_tail:
             previous = self._transcript.records[-1].id if self._transcript.records else None
             place = f"after {previous}" if previous else "to the start"
             self._report(
                 f"record {record.id} follows {record.parent}, which is missing; it was moved {place}"
             )
             record = replace(record, parent=previous)
+        if record.type == BASE:
+            self._transcript.base = self._start, self._transcript.size
         self._ids.add(record.id)
         self._transcript.records.append(record)
         if record.id.isdecimal() and len(record.id) <= _MAX_DIGITS:

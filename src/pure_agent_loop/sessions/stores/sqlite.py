@@ -24,17 +24,16 @@ from pure_agent_loop.sessions.store import (
     SessionInfo,
     check_session_name,
     list_entry,
+    lock_session,
     newest_first,
     not_found,
-    write_errors,
 )
-from pure_agent_loop.sessions.stores.file_names import file_name
-from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
+from pure_agent_loop.sessions.stores.records import BASE_HEAD, HEAD_CHARS, Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import TAKEN_AWAY, sync_folder
 from pure_agent_loop.support.folders import expanded
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
+from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock
 
 _APPLICATION = 0x50414C53
 _VERSION = 1
@@ -53,6 +52,11 @@ INSERT INTO records (session, time, line)
 SELECT id, ?, ? FROM sessions WHERE id = ? AND fence = ?
 AND (? = 0 OR EXISTS (SELECT 1 FROM records WHERE session = id AND number = ?))
 """
+_LINES = "SELECT line FROM records WHERE session = ? AND number >= ? ORDER BY number"
+_BASE = f"""
+SELECT number FROM records WHERE session = ?
+AND instr(CAST(substr(line, 1, {HEAD_CHARS}) AS TEXT), ?) ORDER BY number DESC LIMIT 1
+"""  # noqa: S608 - constants
 _LAST = "SELECT coalesce(max(number), 0) FROM records WHERE session = ?"
 _LIST = """
 SELECT id, made,
@@ -80,7 +84,7 @@ class OpenFiles:
         self._known = [(file, identity) for file in files if (identity := _identity(file)) is not None]
 
     def check(self) -> None:
-        """Check that the files are still the same.
+        """Check that the paths still lead to these files.
 
         Raises:
             SessionWriteError: A file was deleted, renamed or replaced.
@@ -100,6 +104,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 class SqliteLog(BaseLog):
     """Session in an SQLite file open for writing, as returned by `SqliteStore.open`."""
 
+    has_tail = True
+
     def __init__(
         self,
         session_id: str,
@@ -118,16 +124,24 @@ class SqliteLog(BaseLog):
         self._is_full = False
         self._files = OpenFiles(path)
 
-    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
-        row = (record.time, line, self.session_id, self._fence, self._last, self._last)
+    def write(self, records: Sequence[Record], lines: Sequence[bytes], *, durable: bool) -> None:
+        """Insert the lines in one transaction; see `BaseLog.write`."""
+        last: int | None = self._last
         with _as_session_errors(self._path, writing=True):
             self._files.check()
             if durable is not self._is_full:
                 self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._is_full = durable
-            cursor = self._connection.execute(_APPEND, row)
-            if cursor.rowcount == 1:
-                self._last = cursor.lastrowid or 0
+            with _transaction(self._connection):
+                for record, line in zip(records, lines, strict=True):
+                    row = (record.time, line, self.session_id, self._fence, last, last)
+                    cursor = self._connection.execute(_APPEND, row)
+                    last = cursor.lastrowid if cursor.rowcount == 1 else None
+                    # Only the first row can fail, because no other writer is in this transaction.
+                    if last is None:
+                        break
+            if last is not None:
+                self._last = last
                 return
             fence = _fence(self._connection, self.session_id)
         if fence not in (None, self._fence):
@@ -136,7 +150,8 @@ class SqliteLog(BaseLog):
             )
         raise SessionWriteError(self._path, "records of this session were deleted while it was open")
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
 
@@ -166,24 +181,28 @@ class SqliteStore:
             with contextlib.closing(_connect(self.path)):
                 pass
 
-    def open(self, session_id: str, *, create: bool = True) -> SqliteLog:
-        """Open a session for writing; see `SessionStore.open`."""
+    def open(self, session_id: str, *, create: bool = True, tail: bool = False) -> SqliteLog:
+        """Open a session for writing; see `SessionStore.open`.
+
+        Args:
+            tail: Read only the newest ``base`` record and those after it.
+        """
         check_session_name(session_id)
         if not create and not self.exists(session_id):
             raise not_found(session_id, self.path)
-        lock = self._lock(session_id)
+        lock = lock_session(self._locks, session_id)
         try:
-            return self._open_locked(session_id, lock, create=create)
+            return self._open_locked(session_id, lock, create=create, tail=tail)
         except BaseException:
             lock.release()
             raise
 
-    def read(self, session_id: str) -> Loaded:
-        """Read a session, even while another process writes it; see `SessionStore.read`."""
+    def read(self, session_id: str, *, tail: bool = False) -> Loaded:
+        """Read a session, even while another process writes it; see `SessionStore.read` and `open`."""
         if not self.exists(session_id):
             raise not_found(session_id, self.path)
         with self._connected() as connection:
-            transcript = parse(_lines(connection, session_id))
+            transcript = parse(_lines(connection, session_id, tail=tail), is_tail=tail)
         return Loaded(transcript.records, transcript.problems)
 
     def stamp(self, session_id: str) -> object:
@@ -219,33 +238,30 @@ class SqliteStore:
         """Delete a session; see `SessionStore.delete`."""
         if not self.exists(session_id):
             raise not_found(session_id, self.path)
-        lock = self._lock(session_id)
+        lock = lock_session(self._locks, session_id)
         try:
-            with self._connected(writing=True) as connection:
-                connection.execute("BEGIN IMMEDIATE")
+            with self._connected(writing=True) as connection, _transaction(connection):
                 connection.execute("DELETE FROM records WHERE session = ?", (session_id,))
                 connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
-                connection.execute("COMMIT")
         finally:
             lock.release()
 
-    def _open_locked(self, session_id: str, lock: SessionLock, *, create: bool) -> SqliteLog:
+    def _open_locked(self, session_id: str, lock: SessionLock, *, create: bool, tail: bool) -> SqliteLog:
         with _as_session_errors(self.path, writing=True):
             connection = _connect(self.path)
             try:
                 # In one transaction, with synchronous FULL: the fence is on disk before the read.
                 connection.execute("PRAGMA synchronous = FULL")
-                connection.execute("BEGIN IMMEDIATE")
-                if create:
-                    session_row = (session_id, round(self._now(), 6))
-                    connection.execute(
-                        "INSERT OR IGNORE INTO sessions (id, made, fence) VALUES (?, ?, 0)", session_row
-                    )
-                connection.execute("UPDATE sessions SET fence = fence + 1 WHERE id = ?", (session_id,))
-                fence = _fence(connection, session_id)
-                transcript = parse(_lines(connection, session_id))
-                last = int(connection.execute(_LAST, (session_id,)).fetchone()[0])
-                connection.execute("COMMIT")
+                with _transaction(connection):
+                    if create:
+                        session_row = (session_id, round(self._now(), 6))
+                        connection.execute(
+                            "INSERT OR IGNORE INTO sessions (id, made, fence) VALUES (?, ?, 0)", session_row
+                        )
+                    connection.execute("UPDATE sessions SET fence = fence + 1 WHERE id = ?", (session_id,))
+                    fence = _fence(connection, session_id)
+                    transcript = parse(_lines(connection, session_id, tail=tail), is_tail=tail)
+                    last = int(connection.execute(_LAST, (session_id,)).fetchone()[0])
                 connection.execute("PRAGMA synchronous = NORMAL")
                 if fence is None:
                     raise not_found(session_id, self.path)  # noqa: TRY301 - closed in one place
@@ -253,12 +269,6 @@ class SqliteStore:
             except BaseException:
                 connection.close()
                 raise
-
-    def _lock(self, session_id: str) -> SessionLock:
-        with write_errors(self._locks):
-            for folder in (self.path.parent, self._locks):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return take_lock(self._locks / f"{file_name(session_id)}.lock", session_id)
 
     @contextlib.contextmanager
     def _connected(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
@@ -269,12 +279,24 @@ class SqliteStore:
             yield connection
 
 
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # after some errors, SQLite has already rolled back
+            connection.execute("ROLLBACK")
+        raise
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     """Open the file; create it, for this user only, if missing."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600))
         sync_folder(path.parent)
-    # Records come from several threads, but one at a time: the log ensures that.
+    # Several threads use the connection, but the log ensures that only one does at a time.
     connection = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         if _number(connection, "user_version") != _VERSION:
@@ -326,8 +348,9 @@ def _fence(connection: sqlite3.Connection, session_id: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _lines(connection: sqlite3.Connection, session_id: str) -> Iterator[bytes]:
-    rows = connection.execute("SELECT line FROM records WHERE session = ? ORDER BY number", (session_id,))
+def _lines(connection: sqlite3.Connection, session_id: str, *, tail: bool) -> Iterator[bytes]:
+    first = connection.execute(_BASE, (session_id, BASE_HEAD)).fetchone() if tail else None
+    rows = connection.execute(_LINES, (session_id, first[0] if first else 0))
     return (line if isinstance(line, bytes) else str(line).encode("utf-8", "replace") for (line,) in rows)
 
 

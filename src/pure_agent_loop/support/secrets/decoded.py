@@ -6,14 +6,13 @@ a list of such combinations. The secret is decoded, too, because it may itself l
 
 from __future__ import annotations
 
-import html
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 MAX_LAYERS = 12
-_MAX_OPEN, _MAX_ESCAPE = 64, 64  # limits: nested incomplete escapes, letters per escape
+_MAX_OPEN, _MAX_ESCAPE = 64, 64  # maximum nested incomplete escapes, and maximum letters per escape
 has_escapes = re.compile(r"""[\\&%\r\n\x1b]|['"]['"]|=[0-9A-F]{2}""").search
 """Search for anything to decode; bound to the pattern's method, as it runs on every text."""
 _KNOWN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -80,7 +79,7 @@ class Decoded:
         """Return, per layer, the offsets of the pieces in the new text and in the old one."""
         for previous, pattern, meaning in self._layers[
             len(self._places) :
-        ]:  # only texts with a match need these
+        ]:  # computed late, because only texts with a match need offsets
             starts, origins, length, end = [0], [0], 0, 0
             for match in pattern.finditer(previous):
                 length += match.start() - end
@@ -122,6 +121,8 @@ class Decoded:
 def _meant(escape: str) -> str:
     digits = escape[1:].strip("#xXuU{};")
     if escape[0] == "&" and escape[1] != "#":
+        import html  # imported here: the table of entity names is large, and few texts need it
+
         return html.unescape(escape)
     if escape[0] in "%=" or escape[1] in "uUx" or escape[2:3] in ("x", "X"):
         code = int(digits, 16)

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
@@ -27,20 +27,20 @@ from pure_agent_loop.support.text import to_jsonable
 
 # -- encoded forms of known secrets: whole, inside a longer text, and encoded twice ----------------------
 
-_DEPTH = 2  # base64 of base64; a third level would give eight times as many forms
+_DEPTH = 2  # levels of encoding, such as base64 of base64; a third would give eight times as many forms
 MIN_LENGTH = 8  # shorter values occur by chance in too many texts
 REMOVED = "[secret removed]"
-_PIECE = 5  # letters; every secret of n letters holds one that begins at a multiple of n - 4
+_PIECE = 5  # letters per piece; a text with a secret of n letters has a piece of it at a multiple of n - 4
 _HEAD = 4
 _LONG = 10_000
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|COOKIE|SIGNATURE"
-    r"|AUTH(?!OR(?!I[SZ]))",  # GIT_AUTHOR_EMAIL is not a secret
+    r"|AUTH(?!OR(?!I[SZ]))",  # do not match AUTHOR, as in GIT_AUTHOR_EMAIL
     re.I,
 )
 _PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
 _SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S+$)", re.I)
-_BETWEEN = re.compile(r"[\s;,]+")  # the fields of a header's value
+_BETWEEN = re.compile(r"[\s;,]+")  # separators of the fields in a header's value
 _FIELD = re.compile(r"^[\w.-]+=\"?(.*[^=\"])\"?$")
 # Words and small numbers are not redacted, because they occur in ordinary text.
 _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*|[0-9.]{1,11}")
@@ -49,11 +49,13 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
 _SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
 _MAY_ESCAPE = re.compile("[&\\\\%'\"=\r\n\x1b]").search
 _SCALARS = frozenset({bool, int, float})
+_PLAIN = frozenset({NoneType, bool, int, float, str, bytes, dict, list, tuple})  # no clients
 # Attributes with clients, and with agents and tools that hold clients; see `secrets_of`.
 _HOLDING = (
     *("inner", "clients", "client", "llm", "agent", "handoffs", "definitions"),
     *("tools", "_tools", "toolsets", "compactor", "_kit"),
 )
+_NO_OTHERS = None, frozenset[tuple[str, str]]()
 T = TypeVar("T")
 
 
@@ -64,8 +66,10 @@ def forms_of(value: str) -> set[str]:
     """
     plain = Decoded(value).text
     level = {value, plain, json.dumps(value)[1:-1], urllib.parse.quote(value, safe="")}
-    as_bytes = plain.encode("utf-8", "replace").decode("latin-1")  # decoded byte escapes
-    forms = {value, plain, as_bytes, plain.replace(" ", "+"), as_bytes.replace(" ", "+")}  # as in a query
+    # UTF-8 bytes as decoded byte escapes show them.
+    as_bytes = plain.encode("utf-8", "replace").decode("latin-1")
+    # A query writes a blank as a plus sign.
+    forms = {value, plain, as_bytes, plain.replace(" ", "+"), as_bytes.replace(" ", "+")}
     for _ in range(_DEPTH):
         level = {code for form in level for code in _encoded(form)}
         forms |= level
@@ -76,7 +80,7 @@ def _encoded(form: str) -> Iterator[str]:
     data = form.encode("utf-8", "replace")
     yield data.hex()
     yield data.hex().upper()
-    for shift in range(3):  # the letters that do not depend on adjacent bytes
+    for shift in range(3):  # of each alignment, only the letters that do not depend on adjacent bytes
         whole = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")
         core = whole[(0, 2, 3)[shift] : (len(data) + shift) * 8 // 6]
         yield core
@@ -105,7 +109,8 @@ class Redactor:
         self._env, self._shapes = os.environ if env is None else env, shapes
         self._given = _names_by_secret(secrets)
         self.of_clients: dict[str, str] = {}
-        self._of_others: tuple[object, frozenset[tuple[str, str]]] = None, frozenset()  # for the last client
+        # The last client, and the secrets of all other clients; the runs of an agent share this list.
+        self._of_others: list[tuple[object, frozenset[tuple[str, str]]]] = [_NO_OTHERS]
         self._raw = _behind(self._env)
         self._later: tuple[dict[Any, Any], Redactor | None] = _now_in(self._raw), None
         self._know({**_by_value(_now_in(self._env)), **self._given})
@@ -114,13 +119,14 @@ class Redactor:
         self._found = {value: name for value, name in secrets.items() if len(value) >= MIN_LENGTH}
         forms = ((form, name) for value, name in self._found.items() for form in forms_of(value))
         self._forms = {form: name for form, name in forms if len(form) >= MIN_LENGTH}
-        self.is_empty = not self._forms  # keys are still found by shape
+        self.is_empty = not self._forms  # if True, keys are still found by shape
         self._by_piece: dict[str, set[str]] = {}
         self._by_head: dict[str, set[str]] = {}
         self._step = min(map(len, self._forms), default=MIN_LENGTH) - _PIECE + 1
         self._longest = max(map(len, self._forms), default=0)
         for form in self._forms:
-            for start in range(self._step):  # characters at which a text may be cut
+            # Every offset at which the pieces of a text may begin in the secret.
+            for start in range(self._step):
                 self._by_piece.setdefault(form[start : start + _PIECE], set()).add(form)
             for length in range(1, _HEAD + 1):
                 self._by_head.setdefault(form[:length], set()).add(form)
@@ -162,7 +168,7 @@ class Redactor:
     def learn_clients(self, secrets: Mapping[str, str]) -> None:
         """Add the secrets of clients; see `secrets_of`."""
         if secrets.keys() - self.of_clients.keys():
-            self.of_clients, self._of_others = {**secrets, **self.of_clients}, (None, frozenset())
+            self.of_clients, self._of_others = {**secrets, **self.of_clients}, [_NO_OTHERS]
             self._learn(secrets)
 
     def _learn(self, secrets: Mapping[str, str]) -> None:
@@ -175,10 +181,10 @@ class Redactor:
 
     def without_others(self, value: T, client: object) -> T:
         """Return a JSON value for a client, without the secrets of other clients."""
-        known, others = self._of_others
+        known, others = self._of_others[0]
         if known is not client:
             others = others_of(client, self.of_clients)
-            self._of_others = client, others
+            self._of_others[0] = client, others
         return redactor_of(others).redact_value(value) if others else value
 
     def redact(self, text: str) -> str:
@@ -204,10 +210,10 @@ class Redactor:
             return value
         texts: list[str] = []
         text = ""
-        try:  # texts rarely hold a secret
+        try:  # fast path, because texts rarely contain a secret
             is_clean = _gather(value, texts)
             text = "\x1f".join(texts)
-        except TypeError:  # a key that is not a string
+        except TypeError:  # the value has a key that is not a string
             is_clean = False
         # The same test as `has_escapes`, inlined because it runs several times per step.
         if (
@@ -240,7 +246,8 @@ class Redactor:
                 old = getattr(current, name, None)
                 new: Any = self._walk(old) if isinstance(old, (str, tuple, list, dict)) else old
                 if new is not old:
-                    with suppress(AttributeError, TypeError):  # a user's error class may reject it
+                    # A user's error class may reject the assignment.
+                    with suppress(AttributeError, TypeError):
                         setattr(current, name, tuple(new) if name == "args" else new)
             current = current.__cause__ or current.__context__
 
@@ -248,7 +255,8 @@ class Redactor:
         if isinstance(value, str):
             return self.redact_known(value)
         if value is None or isinstance(value, (bool, int, float)) or depth > 200:
-            return REMOVED if depth > 200 else value  # values nested deeper are not checked
+            # Values nested deeper than 200 levels are removed unchecked.
+            return REMOVED if depth > 200 else value
         if isinstance(value, Mapping):
             clean = ((self.redact_known(k) if isinstance(k, str) else k, v) for k, v in value.items())
             pairs = {key: self._walk(entry, depth + 1) for key, entry in clean}
@@ -339,7 +347,7 @@ class StreamRedactor:
         if _MAY_ESCAPE(text):
             keep = redactor._whole_until(text, keep)
         for start, end, _ in reversed(spans):
-            if start < keep < end:  # it may be part of a longer secret
+            if start < keep < end:  # this match may be part of a longer secret
                 keep = start
         self._held = text[keep:]
         if not spans:
@@ -353,7 +361,7 @@ class StreamRedactor:
 
 
 def others_of(client: object, secrets: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Return those of the secrets, by value, that are not the client's own."""
+    """Return the secrets, by value, that do not belong to the client."""
     own = secrets_of(client) if secrets else {}
     return frozenset(pair for pair in secrets.items() if pair[0] not in own)
 
@@ -385,7 +393,8 @@ def secrets_of(*holders: object) -> dict[str, str]:
         if isinstance(own, (Mapping, list, tuple, set, frozenset)):
             secrets.update(_names_by_secret(own))
         waiting += [value for name in _HOLDING if (value := getattr(holder, name, None)) is not None]
-        waiting += [value for value in getattr(holder, "__dict__", {}).values() if hasattr(value, "chat")]
+        others = [value for value in getattr(holder, "__dict__", {}).values() if type(value) not in _PLAIN]
+        waiting += [value for value in others if hasattr(value, "chat")]
     return secrets
 
 
@@ -393,7 +402,7 @@ def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any
     """Return an agent's redactor, with the secrets of the environment, its clients and its options.
 
     Args:
-        redact: False for none, or a redactor, to which the clients' secrets are added.
+        redact: True, False for no redaction, or a redactor, to which the clients' secrets are added.
         client: The model client, or what holds clients; see `secrets_of`.
         options: Fields of the client's requests; ``extra_headers`` and ``extra_query`` may hold keys.
 
@@ -506,7 +515,7 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
 
 def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
     """Return the raw bytes of `os.environ`: every run reads it, and decoding doubles the cost."""
-    raw: Mapping[Any, Any] | None = getattr(os, "environb", None)  # Windows has no bytes
+    raw: Mapping[Any, Any] | None = getattr(os, "environb", None)  # None on Windows, which has no `environb`
     # A test may replace `os.environ` with a dict; the raw bytes would then be stale.
     return raw if raw is not None and env is os.environ and type(env) is type(raw) else env
 

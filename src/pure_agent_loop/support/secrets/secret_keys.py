@@ -6,7 +6,7 @@ import re
 
 from pure_agent_loop.support.lazy import lazy_pattern
 
-# Prefix of a key, and the pattern that must follow.
+# Patterns that must follow the prefix of a key, by prefix.
 _PREFIXED = {
     # OpenAI, Anthropic, OpenRouter: with a run of letters and digits, which CSS class names lack
     "sk-": r"(?=[A-Za-z0-9_-]{0,120}?(?=[A-Za-z]{0,30}[0-9])[A-Za-z0-9]{14})[A-Za-z0-9_-]{20,}",
@@ -27,7 +27,7 @@ _PREFIXED = {
     "sk.eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",  # Mapbox
     "eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",  # JSON web token
 }
-_PREFIXES = {  # pairs of a pattern and its prefixes
+_PREFIXES = {  # prefixes of keys, by the pattern that must follow them
     r"[A-Za-z0-9]{30,}": "ghp_ gho_ ghu_ ghs_ ghr_ hf_ api_org_ npm_ "
     "pplx- gsk_ xai- r8_ csk- fw_ tvly- fc- jina_",
     r"[A-Za-z0-9_.-]{20,}": "glpat- gldt- glrt- glcbt- glptt- glft- gloas- "
@@ -69,9 +69,9 @@ _AFTER = (
     r"(?<=/hooks/catch/)[0-9]+/[A-Za-z0-9]{5,}",
     r"(?<=/hooks/)[a-z0-9]{26}(?![A-Za-z0-9])",
     r"(?<=SSWS )00[A-Za-z0-9_-]{40}",  # Okta
-    r"(?<=\"auth\": \")[A-Za-z0-9+/]{12,}={0,2}",  # Docker: name and password
+    r"(?<=\"auth\": \")[A-Za-z0-9+/]{12,}={0,2}",  # Docker: user name and password
     r"(?<=\"auth\":\")[A-Za-z0-9+/]{12,}={0,2}",
-    r"(?<=://)[A-Za-z0-9_-]{16,}(?=@)",  # a token instead of user and password
+    r"(?<=://)[A-Za-z0-9_-]{16,}(?=@)",  # a token in place of user and password in a URL
 )
 # A key does not begin inside a word, but may begin after an escape of JSON, a URL or a terminal.
 _BEFORE = (

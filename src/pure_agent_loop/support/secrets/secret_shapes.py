@@ -15,7 +15,7 @@ from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.secrets.secret_keys import KEYS
 
 _DIGIT, _LETTER = lazy_pattern("[0-9]"), lazy_pattern("[A-Za-z]")
-_SEEN = 600  # characters of a run in which a key may begin
+_SEEN = 600  # number of characters at the start of a run in which a key may begin
 _FURTHER = 4000  # maximum length of a key
 _BEFORE = 14  # maximum characters of a key before its run, such as `bot` and a number
 _RUN = bytes(
@@ -57,7 +57,8 @@ _NO_SECRET = lazy_pattern(r"(?:page|next|cursor|continuation|sync|public)[_-]?\Z
 # A value after a space: `--token X`, `ENV TOKEN X`, and lines of .netrc.
 _OPTION = lazy_pattern(r"(?:(?<![\w-])--?|\bENV )[\w-]{0,30}\Z")
 _NETRC = lazy_pattern(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
-_SETTING = lazy_pattern(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")  # -e NAME=, --set name=
+# Command options such as -e NAME= and --set name=.
+_SETTING = lazy_pattern(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")
 _PAIR = lazy_pattern(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
 _NEXT_FIELD = lazy_pattern(r"&[\w.-]{1,40}=|[,)\]}]*\Z|[,)\]}(\[{]")
 _WHOLE_LINE = lazy_pattern(r"(?:export |ENV |ARG |SET |set )[A-Za-z_]\w{0,60}\Z|[A-Z_]{3,60}\Z")
@@ -67,13 +68,13 @@ _STAND_IN = (
     r"|(?i:pass(?:word|wd|phrase)?))"
 )
 _NOT_ONE = lazy_pattern(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-|0x")
-_IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")  # this may be code instead of a value
+_IDENTIFIER = lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")  # an identifier may be code and not a value
 _TYPE = lazy_pattern(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
 _THREE_DIGITS = lazy_pattern(r"(?:[^0-9]*[0-9]){3}")
 _THREE_KINDS = lazy_pattern("(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
 _SIGN = lazy_pattern(r"[!@#$%^&*?+~|]")
 _MIN_KEY = 16
-_CALL = ("(", "[")  # characters after the name of a function or a list, which show that it is not a value
+_CALL = ("(", "[")  # characters that follow the name of a function or a list: such a name is not a value
 
 _USERINFO = lazy_pattern(
     rf"://[^/\s:@\"']{{0,100}}:(?!{_STAND_IN}@|[0-9]{{1,5}}[?#])([^/\s@\"'\[]{{1,200}})@"
@@ -116,11 +117,11 @@ _Spans = Iterator[tuple[int, int]]
 
 def remove_shapes(text: str, mark: str) -> str:
     """Replace whatever has the shape of a secret in a text."""
-    data = text.encode("ascii", "replace")  # one byte per character
+    data = text.encode("ascii", "replace")  # exactly one byte per character, so that offsets agree
     lowered = data.lower()
-    runs = data.translate(_RUN) + b" "  # so that every run ends
+    runs = data.translate(_RUN) + b" "  # the blank ends the last run
     has_words = any(map(lowered.__contains__, _WORDS)) or any(map(text.__contains__, _CHINESE_NAMES))
-    if not has_words and _SHORTEST not in runs:  # most texts end here
+    if not has_words and _SHORTEST not in runs:  # most texts need no search
         return text
     spans = [
         *_keys(text, runs),
@@ -146,7 +147,7 @@ def _keys(text: str, runs: bytes) -> _Spans:
         end = runs.find(b" ", at)
         if end > searched and _DIGIT.search(text, at, min(end, at + _SEEN)):
             rest = _REST.match(text, at, at + _SEEN + _FURTHER)
-            assert rest is not None  # a match may be empty
+            assert rest is not None  # the pattern also matches an empty text
             start, stop = max(0, at - _BEFORE, searched), rest.end()
             is_all = stop < at + _SEEN + _FURTHER
             searched = stop if is_all else stop - _SEEN
@@ -243,7 +244,7 @@ def _addresses(text: str, data: bytes) -> _Spans:
 def _headers(text: str, lowered: bytes) -> _Spans:
     for word, pattern, is_secret in _HEADERS:
         done = 0
-        for at in _found(lowered, word):  # also finds escaped headers
+        for at in _found(lowered, word):  # this also finds headers in escaped text
             match = pattern.match(text, at + len(word)) if at >= done else None
             if match:
                 done = match.end()
@@ -269,7 +270,7 @@ def _end_of_key(text: str, start: int, limit: int) -> int:
     end, at, has_body, is_last = start, start, False, False
     for _ in range(_MAX_LINES):
         stop = _BREAK.search(text, at, min(at + 20_000, limit))
-        assert stop is not None  # the end matches
+        assert stop is not None  # the pattern also matches the end of the text
         line = text[at : stop.start()]
         closing = _END.search(line)
         bodies = [match.end() for match in _BODY.finditer(line)]
@@ -278,7 +279,7 @@ def _end_of_key(text: str, start: int, limit: int) -> int:
         if bodies and not is_last:
             has_body, end = True, at + bodies[-1]
             if _LETTER.search(line, bodies[-1]):
-                return end  # other text follows
+                return end  # the key ends here, because other text follows
         elif has_body and _LAST.search(line) and not is_last and _WORD.search(line):
             is_last = True
         elif (has_body or not _FIELD.match(line)) and _WORD.search(line):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts import current_prompts
 from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.schema.calling import call_user
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.tool import Tool
@@ -23,11 +25,11 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2
-MAX_SHOWN_LINES = 40  # removed lines, and the same number of added lines
-MAX_SHOWN_CHARS = 300  # characters shown of one line
+MAX_SHOWN_LINES = 40  # maximum removed lines shown, and maximum added lines
+MAX_SHOWN_CHARS = 300  # maximum characters shown of a line
 MAX_PLACES = 20
 _TEXTS = ("content", "old_text", "new_text")
-MAX_REPLACED = 1_000_000  # places replaced in one call
+MAX_REPLACED = 1_000_000  # maximum places replaced in one call
 
 
 class ChangeTools:
@@ -40,16 +42,11 @@ class ChangeTools:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    @property
-    def notes_questions(self) -> bool:
-        """True if the policy calls `note_question` for calls a person is asked about."""
-        return self._workspace.notes_questions
-
     def tools(self) -> list[Tool]:
-        """Return the tools, for ``Agent(tools=...)``."""
+        """Return the tools, for ``Agent(tools=...)``; their calls are made in the order of the response."""
         root = self._workspace.named
         return [
-            _ChangeTool(function, self, words=TOOLS[function.__name__], root=root)
+            _ChangeTool(function, self, words=TOOLS[function.__name__], root=root, exclusive=True)
             for function in (self.write_file, self.edit_file)
         ]
 
@@ -60,8 +57,7 @@ class ChangeTools:
             path: The file, relative to the workspace, for example "docs/guide.md".
             content: All of its new text.
         """
-        data = clean_text(content).encode()
-        _require_size(len(data), path)
+        data = _encoded(content, path)
         with self._workspace.changing:
             state = self._require_known(path, [content], data)
             before = self._workspace.write(path, data)
@@ -85,26 +81,14 @@ class ChangeTools:
         """
         with self._workspace.changing:
             state = self._require_known(path, [old_text, new_text], None)
-            file = self._read_text(path)
-            places = _places(file.text, old_text, path, overlapping=not replace_all)
-            if len(places) > 1 and not replace_all:
-                raise WorkspaceError(_ambiguous(file.text, places, path))
-            if len(places) > MAX_REPLACED:
-                raise WorkspaceError(model_text("old_text_often", limit=MAX_REPLACED, path=shown(path)))
-            change = _Change(file.text, places, _with_line_ends_of(clean_text(new_text), file.text))
-            _require_size(change.size, path)  # check before the text is built, which may not fit in memory
-            after = change.after()
-            if after == file.text:
-                raise WorkspaceError(model_text("no_change", path=shown(path)))
-            data = file.bytes_of(after)
-            _require_size(len(data), path)
+            change, data = _edited(self._read(path), path, old_text, new_text, replace_all=replace_all)
             knows = self._workspace.known.state(self._name(path)) is not None
             self._workspace.write(path, data, make_folders=False)
             self._note(path, state, data, knows=knows)
         return clean_text(model_text("edited", path=shown(path)) + change.shown())
 
     def reason_to_ask(self, args: Mapping[str, Any]) -> str:
-        """Return why a person decides about a call in every mode but ``bypass``, or "".
+        """Return the reason to ask a person about a call in every mode but ``bypass``, or "".
 
         Args:
             args: The arguments of the call.
@@ -117,24 +101,41 @@ class ChangeTools:
             return ""
         return "" if name is None else model_text("obeyed_name", name=name)
 
-    def note_question(self, args: Mapping[str, Any]) -> str:
-        """Record the file's state before a person is asked about a call.
+    def objection(self, args: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str:
+        """Return why a call cannot work, or else "" after the file's state is recorded for the question.
 
         Args:
-            args: The arguments of the call.
-
-        Returns:
-            The reason to reject the call without asking: the model has not seen the content. Else empty.
+            args: Valid arguments of the call.
+            earlier: Those of the calls of the same response that come first.
         """
-        path, content = args.get("path"), args.get("content")
-        texts = [text for text in map(args.get, _TEXTS) if isinstance(text, str)]
-        if not isinstance(path, str):
-            return ""
-        data = clean_text(content).encode() if isinstance(content, str) else None
-        state, objection = self._find_objection(path, data, is_asked=True)
+        contents: dict[str, bytes] = {}  # what the earlier calls leave
+        for other in earlier:
+            with suppress(WorkspaceError):  # the earlier call will fail
+                contents[self._name(other["path"])] = self._planned(other, contents)
+        path = args["path"]
+        try:
+            planned = self._planned(args, contents)
+            data = planned if "content" in args else None
+            state, objection = self._find_objection(path, data, is_asked=True)
+        except WorkspaceError as error:
+            return str(error)
         if not objection:
+            texts = [text for text in map(args.get, _TEXTS) if text is not None]
             self._workspace.known.note_question(self._name(path), texts, state)
-        return objection
+        return clean_text(objection)
+
+    def _planned(self, args: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
+        """Return the content that a call would write.
+
+        Raises:
+            WorkspaceError: The call cannot work.
+        """
+        path = args["path"]
+        self._workspace.require_writable(path)
+        if "content" in args:
+            return _encoded(args["content"], path)
+        before = contents.get(self._name(path))
+        return _edited(self._read(path) if before is None else before, **args)[1]
 
     def _name(self, path: str) -> str:
         return "/".join(self._workspace.parts(path))
@@ -173,28 +174,24 @@ class ChangeTools:
             objection = model_text(
                 "changed_since_read", path=shown(path), what=_what_changed(known, seen, content)
             )
-        elif is_asked or asked is not None:  # the person sees the replaced content and decides
+        elif is_asked or asked is not None:  # no objection: the person sees the replaced content and decides
             return state, ""
         elif seen is None and data is not None and content and known.has_reader:
             objection = model_text("not_read", path=shown(path), size=len(content))
         if objection and not known.has_reader:
-            known.note(name, state, content)  # without a read tool, the model learns it only from this error
+            # Noted, because without a read tool this error is all that the model gets to read.
+            known.note(name, state, content)
         return state, objection
 
     def _note(self, path: str, before: str, data: bytes, *, knows: bool) -> None:
         known, name, state = self._workspace.known, self._name(path), written_state(data)
         known.note_change(name, before, state)
-        if knows:  # otherwise the file has parts that the model has not seen
+        if knows:  # not noted if the file has parts that the model has not seen
             known.note(name, state, data)
 
-    def _read_text(self, path: str) -> EncodedText:
+    def _read(self, path: str) -> bytes:
         with self._workspace.open_for_reading(path) as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
-        _require_size(len(data), path)
-        file = EncodedText.of(data)
-        if file is None:
-            raise WorkspaceError(model_text("not_editable", path=shown(path)))
-        return file
+            return opened.read(MAX_FILE_BYTES + 1)
 
 
 class _ChangeTool(Tool):
@@ -204,16 +201,16 @@ class _ChangeTool(Tool):
         super().__init__(function, destructive=changes.reason_to_ask, **options)
         self._changes = changes
 
-    def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
-        """Return the error for a call, including one for content the model has not seen; see `Tool`."""
-        refusal = super().refusal(args, prompts)
-        if refusal is not None or not self._changes.notes_questions:
-            return refusal
-        try:
-            text = self._changes.note_question(args)
-        except WorkspaceError:  # the call itself raises this error again
-            return None
-        return (WorkspaceError.__name__, clean_text(text)) if text else None
+    async def objection(
+        self, args: dict[str, Any], earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
+    ) -> tuple[str, str] | None:
+        """Return why a call cannot work, such as content that the model has not seen; see `Tool`."""
+        own = [(tool, given) for tool, given in earlier if getattr(tool, "_changes", None) is self._changes]
+        found = (tool._checked(given, current_prompts()) for tool, given in own)
+        valid = [each for each in found if isinstance(each, dict)]  # the others will fail
+        text = await call_user(self._changes.objection, self.schema.validate(args), valid)
+        # What the tools of others do to the files is unknown.
+        return (WorkspaceError.__name__, text) if text and len(own) == len(earlier) else None
 
 
 def _what_changed(known: KnownFiles, state: str, content: bytes) -> str:
@@ -230,6 +227,39 @@ def _what_changed(known: KnownFiles, state: str, content: bytes) -> str:
             title = f"@@ -{head + 1},{len(before)} +{head + 1},{len(after)} @@"
             return "\n".join([model_text("what_changed"), title, *_hunk(before, after)])
     return model_text("size_changed", old=size_of(state), new=len(content))
+
+
+def _encoded(content: str, path: str) -> bytes:
+    data = clean_text(content).encode()
+    _require_size(len(data), path)
+    return data
+
+
+def _edited(
+    before: bytes, path: str, old_text: str, new_text: str, replace_all: bool = False
+) -> tuple[_Change, bytes]:
+    """Return the change of an edit, and the content after it.
+
+    Raises:
+        WorkspaceError: The edit cannot work.
+    """
+    _require_size(len(before), path)
+    file = EncodedText.of(before)
+    if file is None:
+        raise WorkspaceError(model_text("not_editable", path=shown(path)))
+    places = _places(file.text, old_text, path, overlapping=not replace_all)
+    if len(places) > 1 and not replace_all:
+        raise WorkspaceError(_ambiguous(file.text, places, path))
+    if len(places) > MAX_REPLACED:
+        raise WorkspaceError(model_text("old_text_often", limit=MAX_REPLACED, path=shown(path)))
+    change = _Change(file.text, places, _with_line_ends_of(clean_text(new_text), file.text))
+    _require_size(change.size, path)  # check before the text is built, which may not fit in memory
+    after = change.after()
+    if after == file.text:
+        raise WorkspaceError(model_text("no_change", path=shown(path)))
+    data = file.bytes_of(after)
+    _require_size(len(data), path)
+    return change, data
 
 
 def _require_size(size: int, path: str) -> None:

@@ -68,6 +68,15 @@ class FolderHandle:
         except FileNotFoundError:
             return None
 
+    def require_writable(self) -> None:
+        """Check that entries may be added, as far as the system tells.
+
+        Raises:
+            PermissionError: They may not.
+        """
+        if not os.access(self._at("."), os.W_OK, dir_fd=self._descriptor):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
     def make(self, name: str) -> None:
         """Make a subfolder if the name is free."""
         with suppress(FileExistsError):

@@ -31,7 +31,7 @@ MAX_LINES = 1_000
 MAX_CHARS = 100_000
 MAX_CONTEXT = 20
 MAX_FOUND = 500
-MAX_LINKS = 5  # named in a note
+MAX_LINKS = 5  # maximum links named in a note
 SECONDS = 20.0
 
 
@@ -116,7 +116,7 @@ class SearchScope:
             self._complete = walk.complete
 
     def _leaves_out(self, parts: tuple[str, ...], reads_files: bool) -> bool:
-        """Return whether a link leads to something inside that the search does not reach by its own path."""
+        """Return whether a link's target is in the workspace, but not searched under its own path."""
         base = os.path.realpath(self._workspace.root.joinpath(*self.start))
         target = Path(os.path.realpath(Path(base, *parts)))
         if not target.is_relative_to(self._workspace.root):
@@ -130,7 +130,7 @@ class SearchScope:
         return bool(names) and not is_wanted(names)
 
     def notes(self) -> list[str]:
-        """Return sentences about what was left out."""
+        """Return notes about entries and links that the search left out."""
         notes = [] if self._complete else [model_text("not_all_folders")]
         if self._links:
             names = ", ".join(shown(name) for name in self._links[:MAX_LINKS])
@@ -159,7 +159,8 @@ class Source:
     def __init__(self, workspace: Workspace, options: GrepOptions) -> None:
         self._workspace = workspace
         self._options = options
-        glob = options.glob if "/" in options.glob else f"**/{options.glob}"  # a name, in any folder
+        # A glob without a slash matches names in any folder.
+        glob = options.glob if "/" in options.glob else f"**/{options.glob}"
         self._scope = SearchScope(workspace, options.path, PathPattern(glob), options.hidden, options.seconds)
         self._starts: list[int] = []
         self._names: list[str] = []
@@ -196,7 +197,7 @@ class Source:
         entries = self._scope.entries(reads_files=True)
         try:
             entry = next(entries, None)
-        except WorkspaceError:  # the path is not a folder, so it may be a file
+        except WorkspaceError:  # not a folder, so search the path as a file
             content = self._content(self._workspace.open_for_reading(self._options.path))
             if content is not None:
                 yield "/".join(self._scope.start), content
@@ -216,7 +217,7 @@ class Source:
             return self._content(
                 self._workspace.readable(entry.folder.open(entry.parts[-1], os.O_RDONLY), name)
             )
-        except (OSError, WorkspaceError):  # removed, replaced by a link, not permitted, or a hard link
+        except (OSError, WorkspaceError):  # removed or replaced since listed, not permitted, or a hard link
             self.notes.add(model_text("unread_files"))
             return None
 

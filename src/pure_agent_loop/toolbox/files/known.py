@@ -17,13 +17,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.tool_context import current_call, current_run, memory_owner
 
-MAX_HASHED_BYTES = 10_000_000  # larger files are compared by size and date
-MAX_FILES = 1_000  # files per session; the oldest are dropped first
-MAX_TEXTS, MAX_TEXT_BYTES = 100, 100_000  # file contents kept in memory to show what changed
+# Maximum size of a file compared by hash; larger files are compared by size and date.
+MAX_HASHED_BYTES = 10_000_000
+MAX_FILES = 1_000  # maximum files per session; the oldest are dropped first
+MAX_TEXTS, MAX_TEXT_BYTES = 100, 100_000  # limits of the file contents kept in memory to show what changed
 _KEEP_SECONDS = 30 * 86_400.0
 
 ABSENT = ""
@@ -31,7 +33,7 @@ _Rows = dict[str, str]
 
 
 def state_of(data: bytes, status: os.stat_result) -> str:
-    """Return the state of a file: a hash of its content, so that a new date alone is not a change.
+    """Return the state of a file: a hash of its content, so that a new time alone does not count as a change.
 
     Args:
         data: The content, read up to one byte over `MAX_HASHED_BYTES`.
@@ -60,7 +62,7 @@ class KnownFiles:
         self._folder = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
         self._process: _Rows = {}
         self._runs: WeakKeyDictionary[Any, _Rows] = WeakKeyDictionary()
-        self._by_call: _Rows = {}  # states by call id, for another run that continues the history
+        self._by_call: _Rows = {}  # states by call id, so that a run that continues the history finds them
         self._texts: dict[str, bytes] = {}
 
     @property
@@ -77,10 +79,10 @@ class KnownFiles:
             state: See `state_of`.
         """
         if len(data) <= MAX_TEXT_BYTES:
-            _put_bounded(self._texts, state, data, MAX_TEXTS)
+            put_bounded(self._texts, state, data, MAX_TEXTS)
         call = current_call()
         if call is not None:
-            _put_bounded(self._by_call, f"{call.call_id}:{path}", state, MAX_FILES)
+            put_bounded(self._by_call, f"{call.call_id}:{path}", state, MAX_FILES)
         self._keep(path, state)
 
     def note_change(self, path: str, before: str, after: str) -> None:
@@ -104,7 +106,7 @@ class KnownFiles:
         return self._state_in_history(path) if state is None else state
 
     def take_question(self, path: str, texts: Sequence[str]) -> str | None:
-        """Remove and return the state noted when a person was asked about this call; None if none was."""
+        """Remove and return the state recorded when a person was asked about this call; None if missing."""
         key = _question_key(path, texts)
         state = self._rows().get(key)
         if state is not None:
@@ -117,8 +119,8 @@ class KnownFiles:
 
     def _state_in_history(self, path: str) -> str | None:
         """Find a state in the run's history, which may come from another run in this process."""
-        own = current_call()  # skipped: it has no state yet, and another run may have used its id
-        with suppress(ConfigError):  # outside of a run
+        own = current_call()  # skip this call: it has no state yet, and another run may have used its id
+        with suppress(ConfigError):  # raised outside of a run
             for message in reversed(current_run().messages):
                 for call in message.get("tool_calls") or ():
                     state = self._by_call.get(f"{call['id']}:{path}")
@@ -145,7 +147,7 @@ class KnownFiles:
         if state is None:
             del rows[path]
         else:
-            _put_bounded(rows, path, state, MAX_FILES)
+            put_bounded(rows, path, state, MAX_FILES)
         if isinstance(owner, str):
             with suppress(OSError):  # the state is then lost on restart
                 self._save(self._file(owner), rows)
@@ -165,10 +167,3 @@ class KnownFiles:
 
 def _question_key(path: str, texts: Sequence[str]) -> str:
     return f"?{path}?{hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()}"
-
-
-def _put_bounded(rows: dict[str, Any], key: str, value: object, limit: int) -> None:
-    rows.pop(key, None)
-    rows[key] = value
-    while len(rows) > limit:
-        del rows[next(iter(rows))]

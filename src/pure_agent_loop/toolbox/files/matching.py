@@ -129,7 +129,7 @@ def _start(command: _Command) -> subprocess.Popen[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment without settings, except what Windows needs to start a program."""
+    """Return an environment without variables, except those that Windows needs to start a program."""
     return {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
 
 
@@ -171,7 +171,7 @@ def _likely_words(pattern: str) -> list[str]:
 
 
 def find_ripgrep(root: Path) -> str | None:
-    """Return the path of ripgrep; one inside the workspace is not trusted."""
+    """Return the path of ripgrep; a program inside the workspace is not trusted."""
     path = find_program("rg")
     if path is None or Path(path).resolve().is_relative_to(root):
         return None

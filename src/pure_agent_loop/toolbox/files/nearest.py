@@ -9,8 +9,8 @@ from pure_agent_loop.support.text import excerpt_around
 from pure_agent_loop.toolbox.complaints import shown
 from pure_agent_loop.toolbox.files.differences import FoldedMatch, find_place
 
-MAX_LINES = 20_000  # lines of a file; a longer file is not searched for similar lines
-MAX_COMPARED = 20_000_000  # pairs of characters; further lines are not compared
+MAX_LINES = 20_000  # maximum lines of a file that is searched for similar lines
+MAX_COMPARED = 20_000_000  # maximum pairs of characters compared in one search
 MAX_LINE_CHARS = 300
 MAX_SHOWN = 12
 SIMILAR = 0.6

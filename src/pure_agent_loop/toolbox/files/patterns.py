@@ -52,7 +52,7 @@ class PathPattern:
         return any(match_stars(tests, parts, begins=True) for tests in self._tests)
 
     def names_it(self, name: str) -> bool:
-        """Return True if the pattern names this entry rather than any entry."""
+        """Return True if a part of the pattern that does not begin with a wildcard matches this name."""
         return any(
             part[0] not in "*?[" and fnmatch.fnmatchcase(name, part)
             for names in self._choices

@@ -1,10 +1,9 @@
 """Names that tools may read but never write, because programs run or obey the content without asking.
 
-A model that writes ``.git/hooks/pre-commit`` or ``.bashrc`` gets a command run later, outside every
-check. A name is protected if a common program reads it in a folder and executes its content without asking.
-Not
-protected: files run only by an explicit command (``Makefile``, ``package.json``, ``conftest.py``) or on
-another machine (``.github``), and files that only list names (``.gitignore``, ``.gitattributes``).
+By writing ``.git/hooks/pre-commit`` or ``.bashrc``, a model can have a command run later, without a check. A
+name is protected if a common program reads it in a folder and executes its content without asking. Files that
+run only by an explicit command (``Makefile``, ``package.json``, ``conftest.py``) or on another machine
+(``.github``) are not protected, nor are files that only list names (``.gitignore``, ``.gitattributes``).
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from pathlib import Path
 
 from pure_agent_loop.support.folders import data_folder
 
-# A sandbox protects these names too, at the top of a workspace. The list is short because each missing name
-# costs a mount there.
+# A sandbox protects these names too, at the top of a workspace. The list is short, because each missing name
+# costs the sandbox a mount.
 _AT_TOP = (
     *(".pal", "pal.toml", ".agents", ".mcp.json", "mcp.json", ".claude", ".codex", ".gemini", ".cursor"),
     *(".vscode", ".idea", ".zed", ".husky", ".envrc"),
@@ -39,7 +38,7 @@ _EDITORS = (
 _HOME = (".ssh", ".gnupg", ".config/fish", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
 PROTECTED: tuple[str, ...] = (*_AT_TOP, *_VERSION_CONTROL, *_SHELLS, *_EDITORS, *_HOME)
 """Names protected at any depth, with everything in them. A name with slashes protects that sequence."""
-# Hidden names that no program obeys, and visible names that one does.
+# Hidden names whose content no program executes, and visible names whose content one does.
 _INERT = re.compile(
     r"\.\w*ignore|\.gitattributes|\.(git)?keep|\.github|\.editorconfig|\.[a-z]+-version|\.env\.example"
 )
@@ -85,7 +84,7 @@ class Protection:
 
 
 def obeyed_name(parts: Sequence[str]) -> str | None:
-    """Return the name in a path that editors or tools may obey unasked, or None.
+    """Return the name in a path whose content editors or tools may execute unasked, or None.
 
     Such names are hidden, with a few exceptions. A person decides about a write, whatever the name is for.
     """

@@ -106,7 +106,8 @@ class FileTools:
             if is_binary(head):
                 return _describe_binary(path, head, status.st_size)
             file.seek(0)
-            source = file if len(data) > MAX_HASHED_BYTES else io.BytesIO(data)  # show the noted content
+            # So that the page shows the content whose state was noted.
+            source = file if len(data) > MAX_HASHED_BYTES else io.BytesIO(data)
             encoding = "utf-16" if head.startswith(UTF16) else "utf-8-sig"
             page = _read_page(source, encoding, max(1, offset), max(1, limit))
         return _format_page(page, path, is_changed=seen not in (None, state))
@@ -161,7 +162,7 @@ def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _LineP
     page = _LinePage(offset)
     room = at_start = True
     with io.TextIOWrapper(file, encoding=encoding, errors="replace") as reader:
-        # Pieces of bounded size, not lines: a file may be one line of a gigabyte.
+        # Read pieces of bounded size, not lines: a file may consist of one line of a gigabyte.
         for piece in iter(lambda: reader.readline(MAX_BYTES + 1), ""):
             page.total += at_start
             if at_start and room and page.total >= offset:

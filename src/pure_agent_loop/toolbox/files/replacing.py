@@ -49,7 +49,7 @@ def _copy_attributes(descriptor: int, before: os.stat_result) -> None:
         return
     current = os.fstat(descriptor)
     if (current.st_uid, current.st_gid) != (before.st_uid, before.st_gid):
-        with suppress(OSError):  # only root may give files away
+        with suppress(OSError):  # only root may change the owner of a file
             os.fchown(descriptor, before.st_uid, before.st_gid)
     os.fchmod(descriptor, before.st_mode & _PERMISSIONS)
 

@@ -46,7 +46,7 @@ class TreeWalk:
 
     Args:
         start: The folder to begin with; the walk does not close it.
-        before: Names that all `parts` begin with.
+        before: Names to put before all `parts`.
         enter: Returns True if the folder with these names is to be walked.
         most: Maximum number of entries.
     """
@@ -93,7 +93,7 @@ class TreeWalk:
             return
         try:
             inner = folder.enter(parts[-1])
-        except OSError:  # removed, replaced by a link, or not permitted
+        except OSError:  # the folder was removed or replaced by a link, or access is not permitted
             self.complete = False
             return
         with inner:

@@ -8,7 +8,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -65,10 +65,10 @@ class Workspace:
 
     Args:
         root: An existing folder. The path of the folder is resolved once and trusted.
-        opener: The function that opens files below the root; None for the safest one of this machine.
+        opener: The function that opens files below the root; None for the safest function on this machine.
         protected: Names that cannot be written, at any depth and with everything in them; a name with slashes
             protects that sequence. None for `PROTECTED` and the data folder of this package.
-        hard_links: ``refuse`` or ``allow`` reading a file with several names (hard links): another one may
+        hard_links: ``refuse`` or ``allow`` reading a file with several names (hard links): another name may
             lie outside.
 
     Raises:
@@ -98,8 +98,6 @@ class Workspace:
         self._names = (self.root, Path(os.path.abspath(path)))  # noqa: PTH100 - keeps the links
         self.known = KnownFiles(self.root)
         """The file states that the model has seen."""
-        self.notes_questions = True
-        """False if files cannot be read where a call is judged; then the asking code records the question."""
         self.changing = threading.RLock()
         """Held during read-modify-write, so that concurrent calls do not lose a change."""
 
@@ -257,10 +255,7 @@ class Workspace:
         Raises:
             WorkspaceError: The path is protected, goes through a link, or cannot be written.
         """
-        self.require_unprotected(path)
-        parts = self.parts(path)
-        if not parts:
-            raise WorkspaceError(model_text("itself", path=shown(path)))
+        parts = self._writable_parts(path)
         with (
             self._translate_errors(path),
             self.changing,
@@ -270,6 +265,31 @@ class Workspace:
             require_replaceable(before, path)
             replace_file(folder, parts[-1], data, before)
             return before
+
+    def require_writable(self, path: str) -> None:
+        """Check that `write` can write a file; missing folders do not matter.
+
+        Raises:
+            WorkspaceError: The path is protected, goes through a link, or cannot be written.
+        """
+        parts = self._writable_parts(path)
+        with self._translate_errors(path):
+            for depth in reversed(range(len(parts))):
+                with (
+                    suppress(FileNotFoundError),
+                    unlinked_folder(self.root, self._open, parts[:depth]) as folder,
+                ):
+                    folder.require_writable()
+                    if depth == len(parts) - 1:
+                        require_replaceable(folder.status(parts[depth]), path)
+                    return
+
+    def _writable_parts(self, path: str) -> tuple[str, ...]:
+        self.require_unprotected(path)
+        parts = self.parts(path)
+        if not parts:
+            raise WorkspaceError(model_text("itself", path=shown(path)))
+        return parts
 
     def require_unprotected(self, path: str) -> None:
         """Check that a path may be written.

@@ -47,8 +47,8 @@ class Bubblewrap:
 
     name = "bubblewrap"
     supervised = True
-    # Without a system call filter a command could reach others through sockets, so read-only runs are not
-    # offered.
+    # Without a system call filter, a command could reach other processes through sockets, so read-only runs
+    # are not available.
     refusal = "Read-only file system" if seccomp.program("none") else ""
     why = ""
 
@@ -76,7 +76,7 @@ class Bubblewrap:
         self._program = program or find_program("bwrap") or "bwrap"
         self._nested = nested
         self.private_home = HOME if not root.is_relative_to(HOME) else f"{HOME}-private"
-        # Commands cannot write the folders above these, even in a folder that is otherwise their own.
+        # The parent folders of these paths are read-only, even those in folders that a command may write.
         shown = (str(root), *self._readable, *self._own, *self._shared)
         self._above = sorted({top for path in shown for top in _above(Path(path))})
         self.temporary = self.private_home if "/tmp" in self._above else "/tmp"  # noqa: S108 - in the sandbox
@@ -106,7 +106,7 @@ class Bubblewrap:
             *("--ro-bind" if start.read_only else "--bind", str(self._root), str(self._root)),
             *([] if start.read_only else self._writable()),
             *self._hidden(),
-            # A copy, because the shell below cannot close a descriptor of several digits.
+            # The input is a copied file, because the shell below cannot close a descriptor of several digits.
             *(["--ro-bind-data", str(start.input_fd), _INPUT] if start.input_fd >= 0 else []),
             *(word for path in (*self._above, "/dev", "/") for word in ("--remount-ro", path)),
             *("--chdir", start.cwd, "--"),
@@ -188,7 +188,7 @@ def _script(limits: Limits, input_path: str) -> str:
         f'"$@" <{input_path} 2>&1',
         "code=$?",
         "set -- /proc/[0-9]*",
-        "[ $# -gt 2 ] && sleep 0.3 && set -- /proc/[0-9]*",  # the last ones may be ending just now
+        "[ $# -gt 2 ] && sleep 0.3 && set -- /proc/[0-9]*",  # wait for processes that are just ending
         'echo "left $(($# - 2))" >&2',
         "exit $code",
     ]

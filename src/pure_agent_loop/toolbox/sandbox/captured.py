@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.screen import WrittenScreen, written_text
 
-RAW_TIMES = 4  # bytes kept as they arrived, for each byte of the tail, which may overwrite itself
+RAW_TIMES = 4  # raw bytes kept per byte of the tail, because carriage returns may overwrite text
 
 
 class Captured:
-    """A bounded buffer. The head is what a terminal shows; what follows is kept as it arrives until `text`.
+    """A bounded buffer. The head is kept as a terminal would show it, the rest as raw bytes until `text`.
 
     Args:
         limit: Bytes of the text: a third from the start, the rest from the end.
@@ -69,7 +69,7 @@ class Captured:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return data from the first whole character on."""
+    """Drop the bytes of an incomplete first UTF-8 character."""
     return data[next((number for number, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0) :]
 
 

@@ -1,13 +1,13 @@
-"""What a command leaves beside data must not run later, without a sandbox.
+"""Set aside what a command leaves in git folders: it could run later, outside a sandbox.
 
 Git obeys files that a command can write in ``.git``: the list of an unfinished rebase may start programs, and
 so may the configuration of a submodule. No list of such files holds for every version of git and every tool.
-So everything that is not data is set aside after a command, under another name that nothing reads. It comes
-back while the next command runs, so that git can continue. In folders below the top of a workspace the same
-happens to ``.git``, and the names that are protected at the top are restored.
+So every entry that is not data is renamed after a command, to a name that no program reads. The entry gets
+the old name back while the next command runs, so that git can continue. In folders below the top of a
+workspace, ``.git`` is renamed in the same way, and the names that are protected at the top are restored.
 
-Data must be plain: git writes through a link, and waits for a named pipe. So links, pipes and the like in
-data, and files with a second name, are moved to the top of the git folder for good.
+Data must be regular files: git writes through a link, and waits for a named pipe. So links, pipes and other
+special files among the data, and files with a second name, are moved to the top of the git folder for good.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _DATA = re.compile(
     r"[A-Z][A-Z_]*|objects|refs|logs|index|sharedindex\.\w+|packed-refs|shallow|rr-cache|info|lfs|annex|gitdir"
     rf"|locked|description|gc\.(log|pid)|.*\.lock|.*{re.escape(ASIDE)}"
 )
-_GIT_FOLDERS = ("modules", "worktrees")  # hold git folders of their own
-_TOP_COMMON = b"../.."  # where every worktree's git folder finds the common one
+_GIT_FOLDERS = ("modules", "worktrees")  # these contain further git folders
+_TOP_COMMON = b"../.."  # path from a worktree's git folder to the common git folder
 # Parts of a git folder that git executes, or that hold or name a configuration: restored, as at the top.
 _RESTORED = ("hooks", "config", "config.worktree", "commondir")
 _MAX_FILE, _MAX_RESTORED = 100_000, 2_000_000  # bytes of a file, and of all files, that are restored
@@ -50,7 +50,7 @@ class GitState:
     Args:
         folder: The git folder or the workspace.
         names: Names that are protected at the top of the workspace; None for a git folder.
-        parts: Data in the git folder, to look at this alone; empty for the whole folder.
+        parts: The only data folders to examine in the git folder; empty to examine the whole folder.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class GitState:
 
     @property
     def is_aside(self) -> bool:
-        """True if something comes back for a command."""
+        """True if set-aside entries will be brought back for a command."""
         return any(path.endswith(SET_ASIDE) for path in self._paths(data=False))
 
     @contextmanager
@@ -78,7 +78,7 @@ class GitState:
         process, at the next start. When the context ends, the yielded list has the names of what was set
         aside or restored.
         """
-        import fcntl  # needs Linux, as the sandboxes do
+        import fcntl  # imported here, because Windows lacks this module
 
         names: list[str] = []
         refuse_if_left(self._folder)
@@ -87,7 +87,7 @@ class GitState:
             with _alone(file):
                 self._end(running)
                 paths = self._paths()
-                if not file.stat().st_size:  # no command is running
+                if not file.stat().st_size:  # empty if no command is running
                     file.write_text(json.dumps(_signatures(paths)))
                 for path in paths:
                     name = path.removesuffix(SET_ASIDE)
@@ -108,12 +108,12 @@ class GitState:
         return places_file(self._folder, _GIT + "-".join(self._parts))
 
     def _end(self, running: BinaryIO) -> None:
-        """Set aside what the commands left that have ended or were killed, unless another one is running."""
+        """Set aside what ended or killed commands have left, unless another command is running."""
         import fcntl
 
         with suppress(BlockingIOError):
             fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(ValueError):  # empty, or cut because the process was killed before the command
+            with suppress(ValueError):  # the file is empty, or truncated by a kill before the command started
                 self._set += self._set_aside(*json.loads(self._file.read_bytes()))
                 note_left(self._folder, self._set)
             self._file.write_bytes(b"")
@@ -127,12 +127,12 @@ class GitState:
                 try:
                     into = fate if isinstance(fate, str) else ""
                     aside = rename_aside(path, SET_ASIDE if fate is True else ASIDE, into)
-                    if path in contents:  # a file that Git or a person made
+                    if path in contents:  # the file existed before the command: restore it
                         Path(path).write_bytes(bytes.fromhex(contents[path]))
                         Path(path).chmod(before[path][0])
                     yield os.path.relpath(aside if fate else path, top)
                 except OSError as error:
-                    if path in contents or os.path.lexists(path):  # else a parent was set aside
+                    if path in contents or os.path.lexists(path):  # otherwise a parent was already set aside
                         yield NotRestored.of(path, top, error.strerror)
 
     def _paths(self, *, data: bool = True) -> dict[str, _Fate]:
@@ -157,7 +157,7 @@ class GitState:
     def _entries_of(self, place: str, odd: Sequence[str]) -> dict[str, _Fate]:
         paths: dict[str, _Fate] = {}
         entries = list(_entries(Path(place)))
-        others = set(map(str, entries))  # set aside as a whole
+        others = set(map(str, entries))  # these folders are set aside as a whole
         for path in odd:
             if others.isdisjoint((path, *map(str, Path(path).parents))):
                 paths[path] = place
@@ -170,7 +170,7 @@ class GitState:
 
 
 def _signatures(fates: Mapping[str, _Fate]) -> tuple[dict[str, _Signature], dict[str, str]]:
-    """Return what changes with every change of an entry, and the contents of small files."""
+    """Return a signature per path, which differs after any change, and the contents of small files."""
     signatures: dict[str, _Signature] = {}
     contents: dict[str, str] = {}
     room = _MAX_RESTORED
@@ -184,7 +184,7 @@ def _signatures(fates: Mapping[str, _Fate]) -> tuple[dict[str, _Signature], dict
                 room -= len(content)
                 contents |= {path: content.hex()} if room >= 0 else {}
             elif at.is_dir() and not at.is_symlink() and (at.name == _GIT or not fate):
-                signatures[path] = []  # its entries are compared
+                signatures[path] = []  # the entries in the folder are compared instead
             else:
                 signatures[path] = _times(path)
     return signatures, contents
@@ -198,7 +198,7 @@ def _small_file(path: str) -> bytes | None:
 
 
 def _kind(path: str) -> _Signature:
-    """Return what changes if an odd entry is replaced, but not if git writes to a file."""
+    """Return a signature of an odd entry that changes if it is replaced, but not if git writes to it."""
     with suppress(OSError):  # the path may be too long
         status = os.lstat(path)
         target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 - the unresolved target
@@ -208,7 +208,7 @@ def _kind(path: str) -> _Signature:
 
 @contextmanager
 def _alone(file: Path) -> Iterator[None]:
-    """Let one process at a time begin or end a command."""
+    """Hold a lock, so that one process at a time begins or ends a command."""
     import fcntl
 
     with file.with_suffix(".gate").open("ab") as gate:
@@ -241,7 +241,7 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _times(path: str) -> _Signature:
-    """Return times and numbers that no command can set, of an entry and all in it."""
+    """Return inode numbers and change times, which commands cannot set, of an entry and all below it."""
     times: _Signature = []
     for each in sorted([path, *_below(path)]):
         with suppress(OSError):  # the path may be too long

@@ -1,8 +1,8 @@
-"""Keep names missing while a command runs; a mount needs an existing file.
+"""Keep names missing while a command runs, because a mount can protect only existing files.
 
 A standalone program (``python -I -S keeper.py NAME...``), so that it continues if the main process is killed.
-The program moves aside what a command creates under such a name, within milliseconds and once more after the
-command. For each move it prints the name and a zero byte. It imports nothing from the package.
+The program moves aside what a command creates under a missing name, within milliseconds and once more after
+the command. For each move it prints the name and a zero byte. It imports nothing from the package.
 """
 # ruff: noqa: PTH101 - pathlib is slow to import
 
@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 
 ASIDE = ".changed-during-a-command"
 _MAX_NAME = 180  # bytes of a name that are kept, so that the new name is not too long
-_TRIES = 5  # to delete a folder, in which a command may still be writing
+_TRIES = 5  # attempts to delete a folder, in which a command may still be writing
 _SECONDS = 0.005  # seconds between two checks
 _LAST_SECONDS = 3.0  # seconds: enough for all children of a killed process to end
 
@@ -47,7 +47,7 @@ def opened(folder: str) -> Iterator[int]:
 
 
 def rename_aside(path: str, suffix: str = ASIDE, into: str = "") -> str:
-    """Rename an entry; return its new path. An entry moved aside earlier is deleted, or has its name alone.
+    """Rename an entry, replacing an earlier one that was moved aside; return the new path.
 
     Args:
         into: The folder that receives the entry; the same folder if empty.
@@ -64,7 +64,7 @@ def rename_aside(path: str, suffix: str = ASIDE, into: str = "") -> str:
             shutil.rmtree(f"{into}/{aside}", ignore_errors=True)
         with suppress(OSError):
             os.unlink(aside, dir_fd=target)
-        if os.path.lexists(f"{into}/{aside}"):  # it cannot be deleted
+        if os.path.lexists(f"{into}/{aside}"):  # the older entry cannot be deleted
             aside = f"{base}.{os.urandom(4).hex()}{suffix}"
         os.rename(name, aside, src_dir_fd=source, dst_dir_fd=target)
     return f"{into}/{aside}"

@@ -101,7 +101,7 @@ def restrict(confine: Mapping[str, Any]) -> None:
             ``network``: True to allow TCP.
 
     Raises:
-        OSError: The kernel has no Landlock, or refused.
+        OSError: The kernel does not support Landlock, or rejected the call.
     """
     landlock_version = version()
     if not landlock_version:

@@ -17,19 +17,19 @@ _RESIDENT, _PROPORTIONAL = rb"^Rss(?:Anon|Shmem):\s+(\d+)", rb"^Pss_(?:Anon|Shme
 
 
 def exceeds(pid: int, limit: int) -> bool:
-    """Return True if a process and its descendants together use more memory.
+    """Return True if a process and its descendants together use more memory than `limit`.
 
     Args:
         limit: Bytes.
     """
     pids = list(_family(pid))
     if sum(_number(each, "status", _RESIDENT) for each in pids) * 1024 <= limit:
-        return False  # cheaper, and never less than the following
+        return False  # the cheap upper bound is below the limit
     return sum(map(_proportional, pids)) * 1024 > limit
 
 
 def _proportional(pid: int) -> int:
-    """Return the memory of a process, of shared pages its part; all of them if it hides its pages."""
+    """Return a process's memory with its share of shared pages, or with all of them if it hides its maps."""
     return _number(pid, "smaps_rollup", _PROPORTIONAL) or _number(pid, "status", _RESIDENT)
 
 
@@ -42,11 +42,11 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _number(pid: int, file: str, pattern: bytes) -> int:
-    """Return the sum of the numbers of KiB in a file of a process; 0 if the process has ended."""
+    """Return the sum of the KiB values in a process's file in ``/proc``; 0 if the process has ended."""
     for folder in (
         f"/proc/{pid}",
         *map(str, Path(f"/proc/{pid}/task").glob("*")),
-    ):  # the first thread may have ended
+    ):  # per thread, because the first thread may have ended
         if matches := re.findall(pattern, _read(f"{folder}/{file}"), re.M):
             return sum(map(int, matches))
     return 0

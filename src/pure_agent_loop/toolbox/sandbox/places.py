@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from pure_agent_loop.support.repository import give_rights
 
-_MAX_FOLDERS = 200_000  # from the top down
+_MAX_FOLDERS = 200_000  # maximum folders to read, from the top down
 _FRESH_NS = 1_000_000_000  # nanoseconds in which a second change may get the same time as the first
 
 
@@ -20,16 +20,16 @@ class Places:
 
     Args:
         root: The top folder. Links are not followed.
-        names: Names of files and folders. A folder so named is not searched.
+        names: Names of files and folders. A folder with one of these names is not searched.
     """
 
     def __init__(self, root: str, names: Iterable[str]) -> None:
         self._root, self._names = root, frozenset(names)
-        # Folder -> number and time of change of the folder, the folders in it, what was found in it.
+        # Folder -> its inode number and change time, its subfolders, and the entries found in it.
         self._known: dict[str, tuple[int, int, list[str], list[str]]] = {}
 
     def find(self) -> list[str]:
-        """Return the paths, parents first."""
+        """Return the paths of the entries, parents first."""
         fresh = time.time_ns() - _FRESH_NS
         known, self._known = self._known, {}
         found, folders = list[str](), [self._root]
@@ -39,7 +39,7 @@ class Places:
                 number, change, inner, named = known.get(path, (0, 0, [], []))
                 if number != status.st_ino or change != status.st_ctime_ns:
                     inner, named = self._read(path)
-            except OSError:  # removed meanwhile, or not readable
+            except OSError:  # the folder was removed in the meantime, or is not readable
                 continue
             self._known[path] = status.st_ino, min(status.st_ctime_ns, fresh), inner, named
             folders += inner[: max(0, _MAX_FOLDERS - len(folders))]
@@ -48,7 +48,7 @@ class Places:
 
     def _read(self, path: str) -> tuple[list[str], list[str]]:
         inner, named = list[str](), list[str]()
-        give_rights(path, 0o500)  # a command may have taken them
+        give_rights(path, 0o500)  # a command may have removed these rights
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name in self._names:

@@ -11,12 +11,13 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.clock import within
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
@@ -27,7 +28,7 @@ MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536
 # Time for killed processes to end and for their output to arrive.
 GRACE_SECONDS = 0.8
-_MEMORY_SECONDS = 0.1  # seconds between two measurements
+_MEMORY_SECONDS = 0.1  # seconds between two measurements of memory
 # A reaper needs milliseconds, but killing it on a busy machine would release the processes it is killing.
 REAPER_SECONDS = 5.0
 
@@ -71,13 +72,13 @@ async def run_process(
 ) -> Finished:
     """Run a program until it ends or times out, then end all its processes.
 
-    On Linux no process is left, even one in a new session, and even if this process is killed. On other
+    On Linux no process is left, not even in a new session, even if this process is killed. On other
     systems the process group of the command is killed. A cancellation is raised after all processes have
     ended.
 
     Args:
         command: Program and arguments; no shell in between.
-        env: All variables of the command; None for a clean list.
+        env: All variables of the command; None for a minimal, harmless set.
         input: Standard input; empty if None.
         sandbox: The sandbox; None to run as this user, unconfined.
         limits: See `Limits`.
@@ -144,7 +145,7 @@ class _Run:
         self._stdin_data = stdin_data
         self._go: int | None = None
         self._info: int | None = None
-        self._init_pidfd: int | None = None  # a pidfd of the first process inside
+        self._init_pidfd: int | None = None  # a pidfd of the first process in the sandbox
         self._pid = 0
         self._ready = False
         self._over_memory = 0
@@ -157,7 +158,7 @@ class _Run:
         if self._go is not None and not self._stop.is_set() and not self._ready and READY in self.report:
             self._ready = True
             self._open_init()
-            with suppress(OSError):  # the supervisor has ended
+            with suppress(OSError):  # raised if the supervisor has ended
                 os.write(self._go, b"go\n")
 
     async def run(self) -> Finished:
@@ -229,14 +230,14 @@ class _Run:
         return not done
 
     async def _watch_memory(self) -> None:
-        """Return when the command uses more memory than its limit."""
+        """Wait until the command uses more memory than its limit."""
         limit = self._start.limits.memory
         while limit is None or not self._sandbox.supervised or not exceeds(self._pid, limit):
             await asyncio.sleep(_MEMORY_SECONDS)
         self._over_memory = limit
 
     def _kill(self) -> None:
-        """Kill what is left. A reaper gets an end of input, so that it kills the others before it exits."""
+        """Kill what is left. End of input makes a reaper kill all other processes before it exits."""
         self._stop.set()
         self._open_init()
         self._close_end("_go")
@@ -253,12 +254,12 @@ class _Run:
 
     async def _wait_for_end(self) -> None:
         """Wait for all processes to end, and for the rest of the output."""
-        if not await _within(self.exited.wait(), REAPER_SECONDS):
+        if not await _ends(self.exited.wait(), REAPER_SECONDS):
             self._kill_group()
-            await _within(self.exited.wait())
+            await _ends(self.exited.wait())
         if self._init_pidfd is not None:
-            await _within(_ended(self._init_pidfd))
-        await _within(self.drained.wait())
+            await _ends(_ended(self._init_pidfd))
+        await _ends(self.drained.wait())
 
     def _open_init(self) -> None:
         """Open the first process inside bubblewrap; all others end with it."""
@@ -311,11 +312,11 @@ def _parent_of(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[1])
 
 
-async def _within(waiting: Any, seconds: float = GRACE_SECONDS) -> bool:
+async def _ends(waiting: Awaitable[Any], seconds: float = GRACE_SECONDS) -> bool:
     """Wait a bounded time. Return whether the wait ended in time."""
     try:
-        await asyncio.wait_for(waiting, seconds)
-    except (TimeoutError, asyncio.TimeoutError):
+        await within(seconds, waiting)
+    except TimeoutError:
         return False
     return True
 

@@ -1,7 +1,7 @@
 """The user's own programs in ``PATH``: virtual environments, pyenv, node, cargo and the like.
 
-A sandbox shows the system's folders. The other folders in ``PATH`` are shown too, with the folders that
-belong to them, but never a whole home, which contains keys.
+A sandbox shows the system's folders. It also shows the other folders in ``PATH``, with the folders that
+belong to them, but never a whole home directory, which contains keys.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH113 - pathlib raises if this user has no access; these functions do not
@@ -17,7 +17,8 @@ from pure_agent_loop.support.child import find_program
 from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS
 from pure_agent_loop.toolbox.sandbox.variables import SAFE_PATH
 
-_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # siblings of a folder ``bin``
+# Folders next to a ``bin`` folder that its programs may need.
+_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")
 _HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv")}
 
 

@@ -39,7 +39,7 @@ class OuterGit:
 
     Args:
         own: Git folders of this workspace alone, writable for approved commands except `RUNS`.
-        shared: Writable folders in a git folder shared with others.
+        shared: Writable folders in a git folder that is shared with other worktrees.
         why: What is out of reach: a message key and its values; empty for nothing.
     """
 

@@ -1,13 +1,11 @@
-"""Names in the workspace that commands must not write: existing ones are read-only, others stay missing.
+"""Names in the workspace that commands must not write: they are read-only, or stay missing.
 
 An existing name gets a read-only mount. A command could rename a folder that contains a mount, and put
-another folder in its place; to prevent that, each parent folder is mounted on itself. A mount is tied to the
-old
-file: if another process replaces or removes that file, the mount is gone. Therefore protected content is
-    compared after each command.
+another folder in its place; to prevent that, each parent folder is mounted on itself. A mount ends if another
+process replaces or removes the file under it. Therefore protected content is compared after each command.
 
-A missing name has nothing to mount on, and creating one would leave it in the user's folder. Instead,
-`keeper.py` immediately moves aside what a command creates there.
+A missing name has nothing to mount on, and creating a file there would leave it in the user's folder.
+Instead, `keeper.py` immediately moves aside what a command creates under the name.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from pure_agent_loop.toolbox.sandbox import keeper
 
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
-# path -> (mode, content of the file or target of the link); above the limits the time of a change, no mode
+# path -> (mode, file content or link target); above the limits (`_ONLY_TIMES`, inode and change time)
 Content = dict[str, tuple[int, bytes]]
 _ONLY_TIMES = 0  # the mode of an entry whose content was not read
 
@@ -48,7 +46,7 @@ class NotRestored(str):
 
     @classmethod
     def of(cls, path: str, root: Path, why: object) -> NotRestored:
-        """Return the name of a path in a folder that a command left there for good."""
+        """Create the entry for a path in a folder that a command left there for good."""
         self = cls(f"{os.path.relpath(path, root)} ({why})")
         self.path = path
         return self
@@ -90,7 +88,7 @@ class Protected:
             places = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
             there = list(takewhile(lambda path: str(path) not in kept and path.exists(), places))
             ways |= dict.fromkeys(str(path) for path in there[: len(parts) - 1] if path.is_dir())
-            # Such as the `.git` file of a worktree, where a folder is expected.
+            # A file in place of an expected folder, such as the `.git` file of a worktree.
             if there and (len(there) == len(parts) or not there[-1].is_dir()):
                 closed[str(there[-1])] = None
         arguments = [word for path in ways if path not in closed for word in ("--bind", path, path)]
@@ -121,7 +119,7 @@ class Protected:
             note_left(self._root, restored)
 
     def _compared(self, parts: Sequence[str]) -> Path:
-        """Return a path, or the file where a folder is expected, such as the `.git` of a worktree."""
+        """Return a protected path, or a file in place of a folder on it, such as a worktree's `.git`."""
         ways = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
         return next((way for way in ways if way.is_file()), ways[-1])
 
@@ -143,9 +141,10 @@ class Protected:
                 restored += [NotRestored.of(name, self._root, why) for name, why in errors.items()]
 
     def _give_rights(self) -> None:
-        """Give the owner back what a command took, in the folders of protected names."""
+        """Restore the owner's rights, which a command may have removed, in the folders of protected names."""
         for way in sorted({self._root.joinpath(*parts[:-1]) for parts in self._names}):
-            with suppress(OSError), keeper.opened(str(way)):  # missing, or a link, which is moved aside
+            # A missing folder, or a link, which is moved aside later.
+            with suppress(OSError), keeper.opened(str(way)):
                 pass
 
     def _restore(self, path: Path, before: Content) -> str:
@@ -184,7 +183,7 @@ class Protected:
 
 @contextmanager
 def enforce_all(several: Iterable[Enforced]) -> Iterator[list[str]]:
-    """Enter several contexts, such as `Protected.enforced`. When it ends, the list has the names of all."""
+    """Enter several contexts, such as `Protected.enforced`; at the end, the list has all their names."""
     restored: list[str] = []
     with ExitStack() as stack:
         lists = [stack.enter_context(protected.enforced()) for protected in several]
@@ -240,7 +239,7 @@ def places_file(folder: Path, kind: str = "") -> Path:
 
 
 def note_left(folder: Path, names: Iterable[str]) -> None:
-    """Note what stays in place, for `refuse_if_left`."""
+    """Record the entries that could not be moved aside, for `refuse_if_left`."""
     paths = [name.path for name in names if isinstance(name, NotRestored) and name.path]
     if left := {path: _identity(path) for path in paths if os.path.lexists(path)}:
         file = places_file(folder, ".left")
@@ -248,7 +247,7 @@ def note_left(folder: Path, names: Iterable[str]) -> None:
 
 
 def refuse_if_left(folder: Path) -> None:
-    """Allow a command only if a person has removed or changed what an earlier one left.
+    """Reject a command until a person has removed or changed the entries that an earlier command left.
 
     Raises:
         WorkspaceError: Something is still there.
@@ -266,7 +265,7 @@ def _identity(path: str) -> list[int]:
 
 
 def _content(path: Path) -> Content:
-    """Read the content of a name without following links; above the limits, only the times of changes."""
+    """Read an entry and all below it, without following links; above the limits, only the change times."""
     content: Content = {}
     pending, room = [path], MAX_BYTES
     while pending:

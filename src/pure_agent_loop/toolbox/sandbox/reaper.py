@@ -99,7 +99,7 @@ def _end_all(group: int) -> int:
     until = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < until:
         _collect()
-        if not _has_child(os.P_ALL):  # no descendants either: this process adopts orphans
+        if not _has_child(os.P_ALL):  # then no descendant is left either, because this process adopts orphans
             break
         descendants = _descendants()
         killed.update(descendants)

@@ -19,7 +19,7 @@ def check_workspace(root: Path) -> None:
     """Reject a home, a shared temporary folder or a folder with keys: a model could read and change it all.
 
     Raises:
-        ConfigError: The root is such a folder, or a system folder.
+        ConfigError: The root is a home, a shared temporary folder, a folder with keys, or a system folder.
     """
     check_root(root)
     homes = (Path.home().resolve(), Path("/root"))
@@ -41,10 +41,10 @@ def is_too_much(folder: Path) -> bool:
 
 
 def check_root(root: Path) -> None:
-    """Reject a workspace that is a system folder or the root; a folder below one may be a workspace.
+    """Reject a workspace that is a system folder or the root; folders below a system folder are allowed.
 
     Raises:
-        ConfigError: The workspace is such a folder.
+        ConfigError: The workspace is a system folder or the root.
     """
     if root == Path("/") or any(
         root == Path(folder) for folder in (*SYSTEM_FOLDERS, "/proc", "/dev", "/sys", "/run")

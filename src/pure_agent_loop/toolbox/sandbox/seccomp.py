@@ -35,9 +35,9 @@ _CALLER_ONLY = (
     *((302, 261, (0,)), (142, 118, (0,)), (144, 119, (0,)), (203, 122, (0,)), (314, 274, (0,))),
     *((141, 140, (0, 0)), (251, 30, (1, 0))),
 )
-# Resources that all processes of this machine share without namespaces: shared memory
+# Resources that, without namespaces, all processes on this machine share: shared memory
 # (shmget, shmat, shmctl), semaphores (semget, semop, semctl, semtimedop), message queues (msgget, msgsnd,
-# msgrcv, msgctl, mq_open, mq_unlink), and what happens to files outside (inotify_init, inotify_init1,
+# msgrcv, msgctl, mq_open, mq_unlink), and notifications about files (inotify_init, inotify_init1,
 # fanotify_init).
 _SHARED = (
     *((29, 194), (30, 196), (31, 195), (64, 190), (65, 193), (66, 191), (220, 192), (68, 186), (69, 189)),
@@ -124,7 +124,8 @@ def _restrict(number: int, *ways: Sequence[Any]) -> list[_Instruction]:
     """
     inner: list[_Instruction] = []
     for way in ways:
-        left = sum(len(values) + 1 + len(bits) for _, values, *bits in way) + 1  # lines of this way
+        # Instructions left for this way.
+        left = sum(len(values) + 1 + len(bits) for _, values, *bits in way) + 1
         for argument, values, *bits in way:
             left -= len(values) + 1 + len(bits)
             inner += [_load(argument), *((_AND, 0, 0, mask) for mask in bits)]

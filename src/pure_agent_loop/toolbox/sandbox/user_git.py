@@ -1,8 +1,8 @@
 """The user's git settings for commands, whose home is another folder.
 
-Only settings that decide what a commit holds are handed over, and the user's aliases. A setting that names a
-program or may hold a secret is not among them. A filter program that the user requires, and a signature,
-therefore fail with git's own error: nothing is committed in another form.
+Only settings that decide what a commit holds are handed over, and the user's aliases. Settings that name a
+program or may hold a secret are left out. If the user requires a filter program or a signature, a commit
+therefore fails with git's own error instead of leaving them out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pure_agent_loop.support.child import child_environment, find_program
 
-PLACE = ".config/git"  # where git looks below the home
+PLACE = ".config/git"  # git's configuration folder in the home
 _GIT_SECONDS, _MAX_BYTES = 5.0, 1_000_000
 _HANDED_OVER = re.compile(
     r"(user|author|committer)\.(name|email|useconfigonly|signingkey)|(commit|tag)\.(gpgsign|cleanup)"
@@ -22,7 +22,8 @@ _HANDED_OVER = re.compile(
     r"|(merge|pull|push|rebase|rerere)\.\w+|alias\.[\w-]+|filter\..+\.required",
     re.I | re.S,
 )
-_RUNS_OR_SETS = re.compile(r"^\s*!|(^|\s)(-c|--config-env)\b")  # a program, or another setting, in an alias
+# Aliases that run a program or change another setting.
+_RUNS_OR_SETS = re.compile(r"^\s*!|(^|\s)(-c|--config-env)\b")
 _FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
 
 
@@ -46,11 +47,11 @@ def write_user_git(home: Path, root: Path, *, any_owner: bool) -> None:
     kept = [setting for setting in settings if _may_be_known(*setting)]
     kept += [("safe.directory", "*")] if any_owner else []
     (place / "config").write_text("".join(_lines(*setting) for setting in kept), "utf-8", "surrogateescape")
-    place.chmod(0o500)  # git reports that a command cannot change these settings
+    place.chmod(0o500)  # read-only, so that git reports an error if a command changes settings
 
 
 def user_settings(root: Path) -> list[tuple[str, str | None]]:
-    """Return the user's own git settings in a folder as (key, value); None is a value that is left out."""
+    """Return the user's own git settings in a folder as (key, value); None for a key without a value."""
     git = find_program("git")
     if git is None:
         return []

@@ -17,7 +17,7 @@ _FIXED = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_EDITOR": "true",  # accepts the text that git proposes
+    "GIT_EDITOR": "true",  # an editor that keeps the text that git proposes
     "GIT_SEQUENCE_EDITOR": "true",
     # A repository written by a file tool must not make git start programs.
     "GIT_CONFIG_COUNT": "2",
@@ -50,7 +50,7 @@ def clean_environment(
     Args:
         home: Value of ``HOME``.
         path: Value of ``PATH``; the system's folders if empty.
-        extra: The caller's variables, which override the others.
+        extra: The caller's variables, which override all other variables.
         temporary: Value of ``TMPDIR``; the home if empty.
 
     Raises:

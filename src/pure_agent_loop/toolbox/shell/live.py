@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
+from pure_agent_loop.support.clock import set_within
 from pure_agent_loop.support.screen import written_text
 
 PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # the pause after a piece; the length of a piece
@@ -23,7 +23,7 @@ class LiveOutput:
         self._send = send
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._text = ""
-        self._is_in_line = False  # the last piece did not end its line
+        self._is_in_line = False  # True if the last piece ended within a line
         self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -43,8 +43,8 @@ class LiveOutput:
         while self._text and not self._ended.is_set():
             text, self._text = self._text, ""
             begin = "\n" if self._is_in_line and "\r" in text.replace("\r\n", "") else ""
-            if shown := written_text(text):  # what overwrites a line already sent begins another
+            # A sent line cannot be overwritten, so its new text goes on a new line.
+            if shown := written_text(text):
                 self._is_in_line = not shown.endswith("\n")
                 await self._send(begin + shown)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), PAUSE_SECONDS)
+            await set_within(PAUSE_SECONDS, self._ended)

@@ -1,7 +1,7 @@
 """Decide whether a shell line may run without asking, needs a question, or is denied.
 
-Commands that the user's allow rules or a short list of harmless commands cover run without asking. Any other
-command is unapproved: in a sandbox it is tried read-only; without a sandbox a person is asked.
+Commands that the user's allow rules or a short list of harmless commands cover run without asking. All other
+commands are tried read-only in a sandbox; without a sandbox, a person is asked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.language import model_text
 
-if TYPE_CHECKING:  # the parser is loaded with the first line
+if TYPE_CHECKING:  # not at run time: the parser is loaded for the first line
     from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
     from pure_agent_loop.toolbox.shell.rules import ShellRule
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
@@ -60,8 +60,7 @@ class ShellPolicy:
         deny: Commands that are denied.
         ask: Commands that always need a question.
         root: Absolute path of the workspace; absolute paths below it count as inside. Lines are assumed to
-            run
-            in that folder or below it.
+            run in that folder or below it.
 
     Raises:
         ConfigError: A rule is invalid; the message names the rule.

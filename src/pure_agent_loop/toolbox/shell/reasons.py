@@ -17,7 +17,7 @@ _ENDS = frozenset({")", "}", "fi", "done"})
 def check_tiles(
     source: str, tiles: Sequence[Tile], start: int, end: int, trouble: Callable[[str], None]
 ) -> None:
-    """Check that bash, reading from left to right, begins its commands where the tree does."""
+    """Check that bash, reading from left to right, would begin commands at the same places as the tree."""
     beginning, before, ended = True, "", start
     for at, until, kind in tiles:
         gap = source[ended:at]

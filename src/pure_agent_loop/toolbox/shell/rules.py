@@ -22,7 +22,7 @@ _PROGRAMS: Final = {
     "sed": re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pd=]|s/[^/\\\n]*/[^/\\\n]*/g?"),
     "tar": re.compile(r"t[vzjJ]*f"),
 }
-# The subcommands that a star directly after `git` matches; the others can run arbitrary programs.
+# The subcommands that a star directly after `git` matches; all other subcommands can run arbitrary programs.
 _GIT: Final = frozenset(
     [
         *("add", "blame", "branch", "checkout", "cherry-pick", "commit", "describe", "diff", "fetch", "log"),
@@ -31,7 +31,7 @@ _GIT: Final = frozenset(
     ]
 )
 _TEXTS: Final = frozenset({"-m", "--message", "-k", "--title", "--body", "--description", "--grep"})
-_NAME: Final = re.compile(r"(?![-+:])(?!.*::)[\w./:@%,^~+-]+")  # a file, branch, test or package
+_NAME: Final = re.compile(r"(?![-+:])(?!.*::)[\w./:@%,^~+-]+")  # the name of a file, branch, test or package
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _has_option(option: str, words: Sequence[Word]) -> bool:
     texts = [word.text for word in words]
     if any(matches(option, text) or text.startswith(f"{option}=") for text in texts):
         return True
-    if option.startswith("--"):  # programs accept abbreviated long options
+    if option.startswith("--"):  # also match abbreviated long options, which programs accept
         prefixes = (text.partition("=")[0] for text in texts)
         return any(len(text) > 3 and text.startswith("--") and option.startswith(text) for text in prefixes)
     if not re.fullmatch(r"-[A-Za-z]+", option):

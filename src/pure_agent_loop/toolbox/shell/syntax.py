@@ -107,7 +107,8 @@ class _LineReader:
         self._line = line
         self._after_cd = False
         self._depth = 0
-        self._tiles: list[Tile] = []  # tiles of the current substitution, or of the whole line
+        # Covered source ranges of the current substitution, or of the whole line.
+        self._tiles: list[Tile] = []
         self._words = WordReader(source, self._trouble, self._read_substitution)
 
     def read(self, root: Node) -> None:

@@ -16,6 +16,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.outcome import CommandEnd, ToolOutcome
+from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import shorten
 from pure_agent_loop.support.threads import in_thread
@@ -46,13 +47,14 @@ if TYPE_CHECKING:
 
 MAX_TIMEOUT = 3_600.0
 _TIMEOUT = 120.0  # seconds
+_LOOK_SECONDS = 5.0
 TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to people
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
 # Extra time for the tool to end a command's processes.
 _EXTRA_SECONDS = 10.0
 _UNSIGNED = "failed to sign the data"  # git's error
 _TMP = "/tmp"  # noqa: S108 - compared
-_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
+_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # limits of the trial results kept for the calls themselves
 # Skip this user's shell start files.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
@@ -181,7 +183,7 @@ class Shell:
                 return None
             if args.get("changes") is True:
                 return replace(asked, message=model_text("shell_model_says", reason=verdict.reason))
-        if not self.sandbox.refusal:  # the sandbox has no read-only runs
+        if not self.sandbox.refusal:  # the sandbox does not support read-only runs
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
 
@@ -216,9 +218,7 @@ class Shell:
         if reason and not self._wants_temporary(reason):
             return Permission("ask", model_text("shell_tried", said=reason, seconds=finished.seconds))
         if context.call_id:
-            while len(self._tried) >= _MAX_TRIED:
-                del self._tried[next(iter(self._tried))]
-            self._tried[context.call_id] = (command, finished, time.monotonic())
+            put_bounded(self._tried, context.call_id, (command, finished, time.monotonic()), _MAX_TRIED)
         return read_only
 
     def _refused(self, finished: Finished, *, several: bool) -> str:
@@ -263,6 +263,21 @@ class Shell:
         """
         ended = await self.execute(command, timeout)
         return ToolOutcome(ended.text, command=ended.end)
+
+    @property
+    def has_network(self) -> bool:
+        """Return True if commands may use the network."""
+        return self._network
+
+    async def look(self, command: str) -> str | None:
+        """Run a command that can change nothing; return its output.
+
+        Returns: None if the command failed or took too long, or if the sandbox has no read-only runs.
+        """
+        if not self.sandbox.refusal:
+            return None
+        finished = await self._run(command, _LOOK_SECONDS, read_only=True)
+        return finished.output if finished.exit_code == 0 else None
 
     async def execute(self, command: str, timeout: float | None = None) -> EndedCommand:
         """Run a command line, and return how it ended, and its output. Same arguments as the tool."""

@@ -48,7 +48,7 @@ _PLAIN_KEYS = frozenset(
 )
 _SECTION = re.compile(r'\[([A-Za-z0-9-]+)(?: +"[^"\\]*")?\]')
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(?:[ \t]*=[^\\]*)?")
-_GITLINK = (0o160000).to_bytes(4, "big")  # the mode of a submodule in the index
+_GITLINK = (0o160000).to_bytes(4, "big")  # mode of a submodule's entry in git's index
 
 
 class WorkingDirectory:
@@ -71,7 +71,7 @@ class WorkingDirectory:
         if name == "git":
             return None if is_plain_repository(self._root) else model_text("shell_git_starts")
         letters = _LETTERS.get(name)
-        if letters is None:  # the command reads no files
+        if letters is None:  # operands need no check, because the command reads no files
             return None
         words = simple.words[1:]
         known = re.compile(rf"-[{letters}]+[\d,.:;|-]*|-\d*")

@@ -149,7 +149,8 @@ def _collect_expansions(node: Node, source: str, expansions: dict[int, Node]) ->
         child = pending.pop()
         if child.type in _EXPANSIONS:
             start = child.start_byte
-            while source[start] in " \t\n" and start + 1 < child.end_byte:  # the grammar may begin at a blank
+            # The grammar's node may begin with blanks.
+            while source[start] in " \t\n" and start + 1 < child.end_byte:
                 start += 1
             expansions[start] = child
         else:

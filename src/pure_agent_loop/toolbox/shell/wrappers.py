@@ -16,7 +16,7 @@ from pure_agent_loop.toolbox.shell.syntax import read_line
 from pure_agent_loop.toolbox.shell.words import Word
 
 MAX_NESTING = 5
-MAX_WORDS = 10_000  # total words of all commands that a line may run
+MAX_WORDS = 10_000  # maximum total words of all commands that a line may run
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
 RUNNERS: Final = frozenset(
     [
@@ -44,7 +44,8 @@ _MORE_RUNNERS = frozenset(
         "dotenv",
     ]
 )
-_ONLY_FIRST = frozenset({".", "source", "at", "batch", "ts", "retry"})  # elsewhere these are plain words
+# These names are runners only as the first word of a command.
+_ONLY_FIRST = frozenset({".", "source", "at", "batch", "ts", "retry"})
 _CONTAINERS = frozenset({"docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus"})
 _LAUNCHERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "pipx"})
 # Options without a value; the word after any other option may be its value.
@@ -90,7 +91,7 @@ def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_seve
 def _own_operands(names: Sequence[str], at: int) -> int | None:
     """Count the operands before the command that a word runs; return None if it runs none."""
     name, first, following = names[at], names[0], names[at + 1 : at + 2]
-    if name in ("git", "make"):  # what they run can be named by an operand, but only after an option
+    if name in ("git", "make"):  # they run a program named by an operand only after an option
         return 0 if following and following[0].startswith("-") else None
     if first == "find" and (at == 0 or name.startswith("-")):
         return 0 if name in ("-exec", "-execdir", "-ok", "-okdir") else None

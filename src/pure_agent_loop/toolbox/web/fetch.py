@@ -13,7 +13,6 @@ import ssl
 import threading
 import time
 import urllib.parse
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, current_prompts
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.text import clean_text
@@ -133,7 +133,7 @@ class Fetch:
         self._words = prompts
         # Loading the system's certificates is slow, and not every run fetches a page.
         self._context = ssl.create_default_context(cafile=ca_file) if ca_file else None
-        self._pages: OrderedDict[str, _LoadedPage] = OrderedDict()
+        self._pages: dict[str, _LoadedPage] = {}
         self._lock = threading.Lock()
 
     def tool(self) -> Tool:
@@ -159,10 +159,12 @@ class Fetch:
             offset: The character to begin with, for the next part of a long text.
         """
         start = max(0, offset)
-        page = self._cached(url) if start else None
+        with self._lock:
+            page = self._pages.get(url) if start else None
         if page is None:
             page = self._load(url)
-            self._cache(url, page)
+            with self._lock:
+                put_bounded(self._pages, url, page, _CACHED_PAGES)
         if start and start >= len(page.text):
             raise FetchError(model_text("past_text", total=len(page.text), offset=start))
         piece = page.text[start : start + PAGE_CHARS]
@@ -177,17 +179,6 @@ class Fetch:
         next_note = words.page_next.format(offset=end) if end < total else ""
         next_note = next_note or (words.page_cut if page.is_cut else words.page_end)
         return words.page_part.format(start=start, end=end, total=total, next=next_note)
-
-    def _cached(self, url: str) -> _LoadedPage | None:
-        with self._lock:
-            return self._pages.get(url)
-
-    def _cache(self, url: str, page: _LoadedPage) -> None:
-        with self._lock:
-            self._pages[url] = page
-            self._pages.move_to_end(url)
-            if len(self._pages) > _CACHED_PAGES:
-                self._pages.popitem(last=False)
 
     def _load(self, url: str) -> _LoadedPage:
         limits = WireLimits(self._max_bytes, self._read_timeout, time.monotonic() + self._timeout)
@@ -216,7 +207,7 @@ class Fetch:
     def _resolve_host(self, target: ParsedUrl) -> Sequence[str]:
         if ":" in target.host or target.host.replace(".", "").isdigit():
             return [target.host]
-        if target.host.endswith(".localhost"):  # this check must not depend on a name server
+        if target.host.endswith(".localhost"):  # always loopback; a name server could answer otherwise
             return ["127.0.0.1"]
         try:
             return list(self._resolve(target.host, target.port))

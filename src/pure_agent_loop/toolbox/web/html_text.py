@@ -1,7 +1,7 @@
 """Convert a web page to text for a model: headings, links, lists, tables, code; no scripts, nothing hidden.
 
-A custom scanner is used because the standard library's takes quadratic time on some broken pages. Nothing
-here recurses, and each character is scanned a bounded number of times.
+A custom scanner is used because the standard library's parser takes quadratic time on some broken pages.
+Nothing here recurses, and each character is scanned a bounded number of times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _TEXT_ONLY = frozenset({"title", "textarea"})
 _HEADINGS = {f"h{number}": "#" * number + " " for number in range(1, 7)}
 _MAX_INDENT = 5
 _MAX_HREF = 2_000
-_MAX_HREFS = 2_000_000  # characters per page: each link is prefixed with the page's address
+# Maximum characters of all link addresses; relative links are extended by the page's address.
+_MAX_HREFS = 2_000_000
 
 
 def _set(words: str) -> frozenset[str]:
@@ -228,13 +229,13 @@ class _PageText:
     def _begin_hidden(self, name: str) -> None:
         if name != self._hidden:
             return
-        if name in _OPEN_ENDED:  # the next such element closes this one implicitly
+        if name in _OPEN_ENDED:  # the next element of this name closes the current element implicitly
             self._hidden = ""
         else:
             self._depth += 1
 
     def _break(self, lines: int) -> None:
-        """Require a number of line ends before the next text; only a space inside links and rows."""
+        """Require a number of line ends before the next text; inside links and rows, only a space."""
         if self._in_link or self._cells > 0:
             self._gap = True
         elif not self._pre:

@@ -84,7 +84,7 @@ def request(
     Raises:
         WireError: There is no usable response.
     """
-    import http.client  # slow: it loads the e-mail packages
+    import http.client  # imported lazily, because it loads the e-mail packages
 
     sock: socket.socket | None = None
     try:

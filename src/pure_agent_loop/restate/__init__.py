@@ -1,0 +1,11 @@
+"""Agents as a Restate service: the engine's log is the journal of each run. Needs the extra ``[restate]``.
+
+    entries  the log of an invocation as the records of a run
+    service  the handlers of a session: run, answer, cancel, status
+
+See docs/engines.md to get started.
+"""
+
+from pure_agent_loop.restate.service import restate_app
+
+__all__ = ["restate_app"]

@@ -1,0 +1,114 @@
+"""The first start: the question for a model, its key, and the models that its server lists."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.cli.terminal import CTRL_D, Terminal
+
+from pure_agent_loop.cli.first_start import PROPOSED, is_lasting
+
+KEY, WRONG = "sk-right-0123456789", "sk-wrong-0123456789"
+MODELS = ["gpt-4o-mini", "gpt-4o-mini-2024-07-18", "lasting-1", "lasting-2"]
+
+
+@pytest.fixture
+def maker():
+    """Run a server that lists models for the right key, and answers; yield its URL and its requests."""
+    requests: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(("GET", self.headers.get("Authorization", "")))
+            if self.headers.get("Authorization") == f"Bearer {KEY}":
+                self._send(200, {"data": [{"id": model} for model in MODELS]})
+            else:
+                self._send(401, {"error": {"message": "no such key"}})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append(("POST", body["model"]))
+            message = {"role": "assistant", "content": "Hello from the maker."}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            self._send(200, {"id": "1", "model": body["model"], "choices": [choice]})
+
+        def _send(self, status: int, body: dict) -> None:
+            raw = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", requests
+    server.shutdown()
+    server.server_close()
+
+
+def choose_key(terminal: Terminal, url: str) -> None:
+    """Answer the question up to the list of models: a wrong key, then the right one."""
+    terminal.until("Number from 1 to")
+    row = next(line.split()[0] for line in terminal.shown.splitlines() if "Enter a key" in line)
+    terminal.until(": ")
+    terminal.type(f"{row}\n")
+    terminal.until("Number from 1 to 3 or URL")
+    terminal.until(": ")
+    terminal.type(f"{url}\n")
+    for key in (WRONG, KEY):
+        terminal.until("): ")
+        terminal.type(f"{key}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--no-tools", "hi"], ["serve", "--port", "0"]], ids=["run", "serve"]
+)
+def test_the_key_is_checked_before_a_model_is_chosen(pal, maker, words):
+    url, requests = maker
+    terminal = Terminal(pal, *words)
+    try:
+        choose_key(terminal, url)
+        terminal.until("Which model?")
+        terminal.until("Enter for 1: ")
+        terminal.type("\n")
+        terminal.until("Hello from the maker." if words[0] == "run" else "serving http://")
+    finally:
+        terminal.close()
+    assert "no such key" in " ".join(terminal.shown.split())
+    assert KEY not in terminal.shown
+    assert WRONG not in terminal.shown
+    assert "  1  lasting-1\n  2  lasting-2" in terminal.shown
+    assert "gpt-4o-mini" not in terminal.shown
+    assert [request for request in requests if request[0] == "GET"] == [
+        ("GET", f"Bearer {WRONG}"),
+        ("GET", f"Bearer {KEY}"),
+    ]
+    home = Path(pal.env["PAL_HOME"])
+    assert KEY in (home / "keys.env").read_text()
+    assert "lasting-1" in (home / "pal.toml").read_text()
+
+
+@pytest.mark.parametrize("keys", ["\n", "n\n", "\x1b\n", CTRL_D], ids=["enter", "no", "escape", "end"])
+def test_the_question_can_be_left(pal, keys):
+    terminal = Terminal(pal, "run", "hi")
+    try:
+        terminal.until("Enter to leave: ")
+        terminal.type(keys)
+        assert terminal.end() == 2
+    finally:
+        terminal.close()
+    assert "Traceback" not in terminal.shown
+    assert not (Path(pal.env["PAL_HOME"]) / "pal.toml").exists()
+
+
+def test_no_proposed_model_has_a_shutdown_date():
+    assert all(map(is_lasting, PROPOSED.values()))
+    assert not is_lasting("gpt-4o-mini-2024-07-18")
