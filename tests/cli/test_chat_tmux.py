@@ -147,6 +147,11 @@ class TestInTmux:
         screen.until("Done.")
         idle(screen)
         assert source.read_text() == "two\nlast\n"
+        screen.type("/time 1" + ENTER)
+        screen.until(r"Step 1 of 3, .*: Hello\.")
+        screen.until(r"The changes of the files since then")
+        assert "two" in screen.all
+        assert source.read_text() == "two\nlast\n"
         screen.type("/rewind" + ENTER)
         screen.until("returns to the end of one of these")
         screen.type("/rewind 1" + ENTER)

@@ -89,6 +89,30 @@ def test_files_are_changed_back_and_forth(server):
         assert client.post(f"/api/sessions/{other}/undo", json={}).status_code == 409
 
 
+def test_files_at_a_step_are_compared_and_restored(server):
+    file = server.folder / "work" / "file"
+    with server.client() as client:
+        session = finished(client, "put one")["session"]
+        finished(client, "put two", session=session)
+        steps = {entry["step"] for entry in client.get(f"/api/sessions/{session}").json()["entries"]}
+        first = sorted(step for step in steps if step)[0]
+        url = f"/api/sessions/{session}/time"
+        then = client.get(url, params={"step": first}).json()
+        (change,) = then["changes"]
+        assert (then["known"], change["path"], change["added"], change["removed"]) == (True, "file", 1, 1)
+        assert "-one" in change["diff"]
+        assert "+two" in change["diff"]
+        assert file.read_text() == "two"
+        assert client.get(url, params={"step": max(steps)}).json()["changes"] == []
+        assert client.get(url, params={"step": 99}).status_code == 409
+        assert client.post(f"/api/sessions/{session}/fork", json={"files": True}).status_code == 422
+        forked = client.post(f"/api/sessions/{session}/fork", json={"step": first, "files": True}).json()
+        assert (forked["files"]["restored"], file.read_text()) == (["file"], "one")
+        assert forked["session"] != session
+        other = finished(client, "hello")["session"]
+        assert client.get(f"/api/sessions/{other}/time", params={"step": 1}).json()["known"] is False
+
+
 def test_a_result_comes_from_elsewhere(server):
     with server.client() as client:
         run = begin(client, "elsewhere far")

@@ -328,3 +328,30 @@ def test_without_git_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="Snapshots need git"):
         WorkspaceSnapshots(tmp_path, store=tmp_path / "s")
+
+
+def test_files_of_a_moment_are_compared_with_now_and_restored(lab):
+    lab.write("a.txt", "1\n")
+    lab.step(1, lambda: lab.write("a.txt", "2\n"))
+    lab.step(2, lambda: lab.write("b.txt", "b\n"))
+    first, second = (step.time for step in asyncio.run(lab.shots.steps("s")))
+    between = (first + second) / 2
+
+    def now(moment):
+        return {
+            change.path: (change.kind, change.added, change.removed)
+            for change in asyncio.run(lab.shots.changes_since("s", moment=moment))
+        }
+
+    assert now(second) == {}
+    assert now(between) == {"b.txt": ("created", 1, 0)}
+    assert now(first - 1) == {"a.txt": ("modified", 1, 1), "b.txt": ("created", 1, 0)}
+    assert lab.undo().steps == (2,)  # a later undo is part of the way back
+    assert now(between) == {}
+    lab.undo()
+    assert now(between) == {"a.txt": ("modified", 1, 1)}
+    assert lab.undo(since=between).restored == ("a.txt",)
+    assert lab.read("a.txt") == "2\n"
+    lab.write("a.txt", "a person\n")
+    assert lab.undo(since=first - 1).conflicts[0].path == "a.txt"
+    assert lab.read("a.txt") == "a person\n"

@@ -125,6 +125,15 @@ def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     return records[:end]
 
 
+def end_of_step(records: Sequence[Record], step: int) -> float:
+    """Return the time when a step ended, in seconds since 1970.
+
+    Raises:
+        ConfigError: The session has no such step.
+    """
+    return up_to_step(records, step)[-1].time
+
+
 def _begins_next_step(record: Record) -> bool:
     if record.type == "run":  # a run that resumes without a task continues the same step
         return record.data.get("task") is not None

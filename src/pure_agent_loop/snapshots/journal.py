@@ -76,6 +76,9 @@ class UndoRecord:
     is_redone: bool = False
 
 
+Change = StepRecord | UndoRecord
+
+
 @dataclass(slots=True)
 class History:
     """All steps and undos of a workspace, in order."""
@@ -87,6 +90,12 @@ class History:
     def of(self, session: str) -> list[StepRecord]:
         """Return the steps of a session, in order."""
         return [step for step in self.steps.values() if step.session == session]
+
+    def since(self, session: str, moment: float) -> list[Change]:
+        """Return what changed the files of a session after a moment, steps and undos, oldest first."""
+        changes: list[Change] = [step for step in self.of(session) if step.has_changed]
+        changes += [undo for undo in self.undos.values() if undo.session == session and not undo.is_redone]
+        return sorted((change for change in changes if change.time > moment), key=lambda change: change.time)
 
     def last_undo(self, session: str) -> UndoRecord | None:
         """Return the undo that can be reverted: the last one, unless a later step changed something."""

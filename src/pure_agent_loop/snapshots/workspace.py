@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.observers import FileChange, StepChanges
-from pure_agent_loop.snapshots.journal import History, Record, SnapshotJournal, StepRecord, UndoRecord, new_id
+from pure_agent_loop.snapshots.journal import Change, History, Record, SnapshotJournal, StepRecord, new_id
 from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
 from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
 from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
@@ -273,12 +273,33 @@ class WorkspaceSnapshots:
         before, after = await self._manifests(matches[-1].before, matches[-1].after)
         return await describe(self._store, before, after)
 
+    async def changes_since(self, session_id: str = "", *, moment: float) -> list[FileChange]:
+        """Return how files differ now from their state at a moment of a session. Nothing is changed.
+
+        Only files that the session changed after that moment are compared.
+
+        Args:
+            session_id: As for `steps`.
+            moment: Time in seconds since 1970.
+
+        Raises:
+            SnapshotError: A snapshot is no longer stored, or cannot be taken.
+        """
+        later = (await self._history()).since(session_id or self._own_session, moment)
+        if not later:
+            return []
+        plan, _ = await self._plan(later, None, force=True)
+        then = {action.path: action.target for action in plan.actions if action.target is not None}
+        now = {action.path: action.now for action in plan.actions if action.now is not None}
+        return await describe(self._store, then, now)
+
     async def undo(
         self,
         session_id: str = "",
         *,
         to_step: int | None = None,
         run: int | None = None,
+        since: float | None = None,
         force: bool = False,
         dry_run: bool = False,
     ) -> UndoReport:
@@ -292,6 +313,8 @@ class WorkspaceSnapshots:
             to_step: First step to revert, with all later ones; None for only the last step that changed
                 something.
             run: Number of the run of `to_step`; None for the last one.
+            since: Moment, in seconds since 1970, instead of `to_step`: all that began later is reverted, also
+                later undos.
             force: True to restore even files that were changed later, outside the steps.
             dry_run: True to only report what would be done.
 
@@ -300,12 +323,16 @@ class WorkspaceSnapshots:
         """
         session = session_id or self._own_session
         await self._finish_interrupted(session)
-        history = (await self._history()).of(session)
-        steps = [step for step in history if step.has_changed and not step.is_undone]
-        selected = _select_steps(steps, to_step, run)
-        if not selected:
+        history = await self._history()
+        steps = [step for step in history.of(session) if step.has_changed and not step.is_undone]
+        changes: Sequence[Change]
+        if since is None:
+            changes = selected = _select_steps(steps, to_step, run)
+        else:
+            changes, selected = history.since(session, since), [step for step in steps if step.time > since]
+        if not changes:
             return UndoReport(session, is_dry=dry_run)
-        plan, snapshot = await self._plan(selected, selected[0].view, force=force)
+        plan, snapshot = await self._plan(changes, selected[0].view if selected else None, force=force)
         numbers = tuple(step.step for step in reversed(selected))
         if dry_run:
             return _dry_report(session, numbers, plan)
@@ -410,7 +437,7 @@ class WorkspaceSnapshots:
         return await self._taker.manifest(before), await self._taker.manifest(after)
 
     async def _plan(
-        self, pairs: Sequence[StepRecord | UndoRecord], view: ScanRules | None, *, force: bool
+        self, pairs: Sequence[Change], view: ScanRules | None, *, force: bool
     ) -> tuple[RestorePlan, Snapshot]:
         """Scan the paths of some steps, whatever the current rules are, and plan how to revert them."""
         changes = [await self._manifests(pair.before, pair.after) for pair in pairs]

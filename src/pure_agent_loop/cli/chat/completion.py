@@ -154,7 +154,7 @@ class Arguments:
             return [f"remove {rule}" for rule in shared.options.allow]
         if command == "model":
             return self._known_models()
-        if command in ("fork", "diff", "rewind"):
+        if command in ("fork", "diff", "rewind", "time"):
             return map(str, sorted({entry.step for entry in self._talk.story().entries if entry.step}))
         if command == "export":
             return (name for name in files_in(shared.workspace)[0] if name.endswith((".md", ".html")))

@@ -33,6 +33,7 @@ from pure_agent_loop.support.terminal import aligned
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
     from pure_agent_loop.cli.chat.talk import Spent
+    from pure_agent_loop.sessions.story import Entry
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
 
 BAR = 40  # columns
@@ -51,6 +52,7 @@ _READ_ONLY = (
     "theme",
     "mcp",
     "copy",
+    "time",
 )
 _ROLES = ("system", "user", "assistant", "tool")
 
@@ -391,25 +393,49 @@ class Slash:
         """Restore the files to the end of a step and continue in a session forked there."""
         store, session = self._recorded_session()
         if not words.isdecimal():
-            rows = [
-                f"{entry.step:>3}  {one_line(entry.text, 80)}"
-                for entry in self._host.talk.story().entries
-                if entry.kind in ("answer", "call") and entry.step
-            ]
-            self._host.print_notice("\n".join([user_text("chat.steps"), *rows]), "")
+            self._list_steps("steps")
             return
-        from pure_agent_loop.sessions.fork import fork_session, up_to_step
+        from pure_agent_loop.sessions.fork import end_of_step, fork_session
 
         new = fork_session(store, session, int(words))  # first, because it raises an error for a missing step
-        end = up_to_step(store.read(session).records, int(words))[-1].time
+        moment = end_of_step(store.read(session).records, int(words))
         snapshots, known = await self._snapshots()
-        steps = await snapshots.steps(known) if known else []
-        later = [step for step in steps if step.time > end and not step.is_undone]
-        if later:
-            first = min(later, key=lambda step: step.time)
-            self._report(await snapshots.undo(known, to_step=first.step, run=first.run))
+        if known and await snapshots.changes_since(known, moment=moment):
+            self._report(await snapshots.undo(known, since=moment))
         self._host.talk.move_to(new)
         self._host.print_notice(user_text("chat.rewound", step=words, id=new))
+
+    async def _time(self, words: str) -> None:
+        """Show the end of a step, and how the files differ now. Nothing is changed."""
+        from pure_agent_loop.sessions.export import moment as clock
+        from pure_agent_loop.sessions.fork import end_of_step
+
+        store, session = self._recorded_session()
+        if not words.isdecimal():
+            self._list_steps("time")
+            return
+        moment = end_of_step(store.read(session).records, int(words))
+        story = self._host.talk.story()
+        last = [entry for entry in self._steps() if entry.step <= int(words)][-1:]
+        did = "".join(one_line(f"{entry.tool} {entry.text}", 80) for entry in last)
+        self._host.print_notice(
+            user_text("chat.time_step", step=words, steps=story.steps, time=clock(moment), did=did), ""
+        )
+        snapshots, known = await self._snapshots()
+        changes = await snapshots.changes_since(known, moment=moment) if known else []
+        for change in changes:
+            self._host.show_diff(change.path, change.diff)
+        files = "since" if changes else "same" if known else "unknown"
+        self._host.print_notice(user_text(f"chat.time_files_{files}", step=words))
+
+    def _steps(self) -> list[Entry]:
+        """Return the answers and calls of the session."""
+        entries = self._host.talk.story().entries
+        return [entry for entry in entries if entry.kind in ("answer", "call") and entry.step]
+
+    def _list_steps(self, word: str) -> None:
+        rows = [f"{entry.step:>3}  {one_line(entry.text, 80)}" for entry in self._steps()]
+        self._host.print_notice("\n".join([user_text(f"chat.{word}"), *rows]), "")
 
     def _export(self, words: str) -> None:
         from pure_agent_loop.sessions.export import to_html, to_markdown

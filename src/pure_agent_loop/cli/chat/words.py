@@ -42,6 +42,7 @@ COMMANDS = [  # the most used commands first
     "mcp",
     "tools",
     "rewind",
+    "time",
     "fork",
     "redo",
     "copy",
@@ -58,7 +59,7 @@ COMMANDS = [  # the most used commands first
     "exit",
 ]
 GROUPS = {  # of `/help`
-    "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "export", "exit"],
+    "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "time", "export", "exit"],
     "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "doctor"],
     "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
     "more": ["help", "status", "theme", "keys", "unfold"],

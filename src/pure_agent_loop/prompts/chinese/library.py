@@ -331,6 +331,8 @@ MESSAGES = {
     "server_engine_run": "引擎中的运行不能补充消息。请在它结束后发送。",
     "server_role": "需要角色 {role!r}。",
     "server_export_role": "需要角色 'operate'：导出包含全部内容。",
+    "server_files_of_step": "`files` 会恢复某一步的文件，因此必须给出 `step`。",
+    "server_no_snapshots": "此服务器上没有智能体保存快照，因此无法恢复文件。",
     "server_nothing_to_undo": "此会话没有可撤销的改动。",
     "server_needs_engine": "此功能需要引擎：请设置 database=（--database）。",
     "server_too_many_streams": "打开的事件流过多。",

@@ -376,6 +376,8 @@ MESSAGES = {
     "server_engine_run": "A run in the engine cannot be steered. Send a message after it ends.",
     "server_role": "The role {role!r} is required.",
     "server_export_role": "The role 'operate' is required: an export contains everything.",
+    "server_files_of_step": "`files` restores the files of a step, so `step` is needed.",
+    "server_no_snapshots": "No agent of this server takes snapshots, so the files cannot be restored.",
     "server_nothing_to_undo": "This session has no changes to undo.",
     "server_needs_engine": "This needs an engine: set database= (--database).",
     "server_too_many_streams": "Too many event streams are open.",

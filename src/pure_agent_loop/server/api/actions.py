@@ -18,6 +18,7 @@ from pure_agent_loop.server.people import Person
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service, session_named
+from pure_agent_loop.sessions.fork import end_of_step
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
@@ -25,6 +26,7 @@ from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
+    from pure_agent_loop.snapshots import UndoReport
 
 TITLE = 200  # characters
 MAX_READ = 300_000  # maximum size of a file in which the replaced passage is located
@@ -167,16 +169,27 @@ def title_of(service: Service, session: str) -> str:
 async def fork(service: Service, person: Person, session: str, body: models.Fork) -> models.Forked:
     """Copy a session, up to a step if given."""
     service.session_of(person, session)
-    new = person.new_session_id()
+    new, snapshots, files = person.new_session_id(), None, None
+    if body.files:
+        if body.step is None:
+            raise HttpProblem(422, notice("library.server_files_of_step"))
+        if not any(snapshots_of(agent) for agent in service.hub.agents.values()):
+            raise HttpProblem(409, notice("library.server_no_snapshots"))
+        moment = await end_of(service, session, body.step)
+        await service.hub.wait_stopped(session)
+        service.hub.check_free(session)
+        snapshots = await snapshots_with(service, session)
     try:
         async with service.hub.turn(session):  # blocks answers during the copy
             await asyncio.to_thread(service.hub.sessions.fork, session, body.step, new)
+            if snapshots is not None:
+                files = _undo_body(await snapshots.undo(session, since=moment))
     except ConfigError as error:
         raise HttpProblem(409, error) from error
     if title := await asyncio.to_thread(title_of, service, session):
         fork_title = title if title.endswith(FORK) else f"{title[: TITLE - len(FORK)]}{FORK}"
         service.hub.file.label("title", new, fork_title)
-    return models.Forked(session=new)
+    return models.Forked(session=new, files=files)
 
 
 async def answer(service: Service, person: Person, session: str, body: models.VerdictBody) -> models.Done:
@@ -222,26 +235,49 @@ async def undo(service: Service, person: Person, session: str, body: models.Undo
     service.session_of(person, session)
     await service.hub.wait_stopped(session)
     service.hub.check_free(session)
+    snapshots = await snapshots_with(service, session)
+    if snapshots is None:
+        raise HttpProblem(409, notice("library.server_nothing_to_undo"), type=NOTHING_TO_UNDO)
+    options = {"force": body.force, "dry_run": body.dry_run}
+    try:
+        if body.redo:
+            return _undo_body(await snapshots.redo(session, **options))
+        return _undo_body(await snapshots.undo(session, to_step=body.step, **options))
+    except ConfigError as error:
+        raise HttpProblem(409, error) from error
+
+
+def _undo_body(report: UndoReport) -> models.UndoBody:
+    return models.UndoBody(
+        session=report.session_id,
+        steps=list(report.steps),
+        restored=list(report.restored),
+        removed=list(report.removed),
+        conflicts=[{"path": item.path, "reason": item.reason} for item in report.conflicts],
+        dry_run=report.is_dry,
+    )
+
+
+async def end_of(service: Service, session: str, step: int) -> float:
+    """Return the time when a step of a session ended, in seconds since 1970.
+
+    Raises:
+        HttpProblem: The session has no such step.
+    """
+    records = (await asyncio.to_thread(service.hub.sessions.load, session)).records
+    try:
+        return end_of_step(records, step)
+    except ConfigError as error:
+        raise HttpProblem(409, error) from error
+
+
+async def snapshots_with(service: Service, session: str) -> Any:
+    """Return the snapshots that have changes of a session; None if there are none."""
     for agent in service.hub.agents.values():
         snapshots = snapshots_of(agent)
         if snapshots is not None and session in await snapshots.sessions():
-            options = {"force": body.force, "dry_run": body.dry_run}
-            try:
-                if body.redo:
-                    report = await snapshots.redo(session, **options)
-                else:
-                    report = await snapshots.undo(session, to_step=body.step, **options)
-            except ConfigError as error:
-                raise HttpProblem(409, error) from error
-            return models.UndoBody(
-                session=session,
-                steps=list(report.steps),
-                restored=list(report.restored),
-                removed=list(report.removed),
-                conflicts=[{"path": item.path, "reason": item.reason} for item in report.conflicts],
-                dry_run=report.is_dry,
-            )
-    raise HttpProblem(409, notice("library.server_nothing_to_undo"), type=NOTHING_TO_UNDO)
+            return snapshots
+    return None
 
 
 def snapshots_of(agent: Agent) -> Any:

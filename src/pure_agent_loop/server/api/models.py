@@ -119,9 +119,10 @@ class Result(Body):
 
 
 class Fork(Body):
-    """A request to copy a session, up to a step if given."""
+    """A request to copy a session, up to a step if given; `files` also restores the files of that step."""
 
     step: Step | None = None
+    files: bool = False
 
 
 class Edit(Body):
@@ -186,6 +187,12 @@ class EntriesQuery(Query):
 
     limit: Annotated[int, Field(ge=1, le=2_000)] = 500
     after: Annotated[int, Field(ge=0, le=10_000_000, description="number of entries to skip")] = 0
+
+
+class StepQuery(Query):
+    """A step of a session, counted from 1 over the whole session."""
+
+    step: Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 class ExportQuery(Query):
@@ -321,12 +328,6 @@ class Done(ApiModel):
     run: str | None = None
 
 
-class Forked(ApiModel):
-    """A new session."""
-
-    session: str
-
-
 class UndoBody(ApiModel):
     """The result of an undo or redo."""
 
@@ -336,6 +337,34 @@ class UndoBody(ApiModel):
     removed: list[str]
     conflicts: list[dict[str, Any]]
     dry_run: bool
+
+
+class Forked(ApiModel):
+    """A new session, and the files that were restored."""
+
+    session: str
+    files: UndoBody | None = None
+
+
+class FileDifference(ApiModel):
+    """How a file differs now from its state at a step. `diff` is empty without full visibility."""
+
+    path: str
+    kind: str
+    diff: str
+    added: Count
+    removed: Count
+    is_binary: bool
+
+
+class StepFiles(ApiModel):
+    """The files that a session changed after a step. `known` is false if no snapshots of them exist."""
+
+    session: str
+    step: Count
+    time: float
+    known: bool
+    changes: list[FileDifference]
 
 
 class ToolBody(ApiModel):

@@ -165,6 +165,18 @@ async def _export(request: ApiRequest) -> Response:
     return Response(text, 200, disposition, _TYPES[form])
 
 
+async def _files(request: ApiRequest) -> models.StepFiles:
+    session, step, service = session_in(request), request.query.step, request.service
+    moment = await actions.end_of(service, session, step)
+    snapshots = await actions.snapshots_with(service, session)
+    changes = [] if snapshots is None else await snapshots.changes_since(session, moment=moment)
+    hidden = {} if service.settings.visibility_of(request.person).full else {"diff": ""}
+    shown = [models.FileDifference.of(change, **hidden) for change in changes]
+    return models.StepFiles(
+        session=session, step=step, time=moment, known=snapshots is not None, changes=shown
+    )
+
+
 async def _edit(request: ApiRequest) -> Response:
     session, key = session_in(request), key_of(request)
     run, is_new = await actions.edit(request.service, request.person, session, request.body, key)
@@ -223,6 +235,9 @@ OPERATIONS = [
     Operation("POST", f"{_ONE}/undo", "undo_changes", "Undo or redo changes of workspace files.",
               action_handler(actions.undo, "session"),
               models.UndoBody, body=models.Undo, problems=(404, 409), types=(actions.NOTHING_TO_UNDO,)),
+    Operation("GET", f"{_ONE}/time", "files_at_step",
+              "Compare the files now with their state at the end of a step.", _files, models.StepFiles,
+              query=models.StepQuery, problems=(404, 409)),
     Operation("GET", f"{_ONE}/export", "export_session", "Export a session as a document.", _export,
               query=models.ExportQuery, media=("text/markdown", "text/html"), problems=(404,)),
     Operation("GET", f"{_ONE}/questions", "session_questions", "List pending questions.", _questions,
