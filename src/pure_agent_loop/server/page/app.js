@@ -12,7 +12,7 @@ import { Menu } from "./menu.js";
 import { Questions } from "./questions.js";
 
 // Panels: file and export, loaded on first use.
-const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["inbox", "Inbox"] };
+const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["inbox", "Inbox"], time: ["time", "Time"] };
 const OF_SESSION = ["timeline", "operator", "tasks", "audit"]; // tabs of one drawer
 const FOR_OPERATORS = ["operator", "audit"];
 const TITLES = { fleet: "operate", servers: "mcp", inbox: "inbox" };
@@ -47,7 +47,7 @@ export function App() {
       <div class="scrim" onClick=${() => { store.sideOpen.value = false; }}></div>
       <main class=${isFresh && !isPlace ? "fresh" : ""}>
         <${Head} place=${isPlace ? TITLES[name] : ""} />
-        ${isPlace ? html`<${Panel} key=${name} name=${name} /><${Status} />` : html`<${Log} /><${Status} /><${Questions} /><${Composer} />`}
+        ${isPlace ? html`<${Panel} key=${name} name=${name} /><${Status} />` : html`${store.current.value && html`<${Panel} name="time" />`}<${Log} /><${Status} /><${Questions} /><${Composer} />`}
       </main>
       ${isDrawer && html`<${Drawer} name=${name} />`}
     </div>`;

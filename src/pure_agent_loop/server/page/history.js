@@ -31,8 +31,8 @@ export const forkAfter = guarded(async (item) => {
   await fork(next && await stepBefore(next));
 });
 
-export const fork = guarded(async (step) => {
-  const options = step ? { step } : {};
+export const fork = guarded(async (step, files) => {
+  const options = { ...(step && { step }), ...(files && { files }) };
   const forked = await wire.ask("fork", { session: current.value, ...options });
   await loadSessions();
   await open(forked.session);

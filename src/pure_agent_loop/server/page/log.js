@@ -13,7 +13,7 @@ const MIN_FOLDED = 3; // settled calls in a row
 const PAGE = 120, NEAR_END = 80, TOUCH_MS = 500;
 
 export function Log() {
-  const view = store.view.value, items = view.items.value;
+  const view = store.view.value, items = upTo(store.past.value, view.items.value);
   const [page, setPage] = useState({ view, shown: PAGE });
   const shown = page.view === view ? page.shown : PAGE;
   const boxRef = useRef(null), isAtEnd = useRef(true), before = useRef(0), last = useRef({ top: 0, height: 0 }), touched = useRef(-1e9);
@@ -65,6 +65,18 @@ export function Log() {
       ${!turns.length && html`<${Unsent} view=${view} />`}
     </div></section>
     ${isAway && html`<button class="latest" onClick=${end}>↓ ${t("latest")}</button>`}</div>`;
+}
+
+// The items until the end of the step that the time line shows. Live items have a run, and count its steps.
+function upTo(past, items) {
+  if (!past) return items;
+  const isTask = (item) => item.kind === "user" && !item.isSteer, last = items.filter(isTask).length - past.later;
+  let turn = 0;
+  const end = items.findIndex((item) => {
+    if (isTask(item)) turn++;
+    return turn > last || (turn === last && item.step > (item.run ? past.own : past.step));
+  });
+  return end < 0 ? items : items.slice(0, end);
 }
 
 // Items from an index on, in turns: a message and what follows it. Pairs of the turn's number and its items.

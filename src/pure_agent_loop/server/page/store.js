@@ -20,6 +20,7 @@ export const agent = signal("");
 export const model = signal(""); // chosen for the next message; empty for the agent's own
 export const waiting = signal([]); // all questions this person may answer
 export const sent = signal(0); // messages sent, so that the log shows the newest
+export const past = signal(null); // the step that the time line shows, or null
 export const panel = signal(""); // the open panel of app.js, or empty
 const PLACES = { inbox: "approvals", fleet: "operator" }; // panels in place of the conversation, with their addresses
 export const isPlace = (name) => name in PLACES;

@@ -1,0 +1,94 @@
+// The steps of a conversation on one line. Moving along it shows the conversation and the files as they were at
+// the end of a step; nothing is changed until the person continues from there.
+import { html, useEffect, useRef, useState } from "./html.js";
+import { Diff } from "./diff.js";
+import * as history from "./history.js";
+import * as store from "./store.js";
+import { api, oneAtATime, sessionAt } from "./wire.js";
+import { addWords, clock, subject, t, verb } from "./words.js";
+
+addWords({
+  timeLine: ["Steps of this conversation", "此对话的步骤"],
+  now: ["now", "现在"],
+  backToNow: ["Back to now", "回到现在"],
+  stepAt: ["step {n} of {all} · {what} · {time}", "第 {n} 步，共 {all} 步 · {what} · {time}"],
+  continueHere: ["Continue from here", "从这里继续"],
+  withFiles: ["and restore the files", "并恢复文件"],
+  filesSince: ["What changed in the files since then", "此后文件的改动"],
+  filesSame: ["The files are as they were then.", "文件与当时相同。"],
+  filesUnknown: ["No snapshots of files: only the conversation can go back.", "没有文件快照：只能回到当时的对话。"],
+  notText: ["not text", "非文本"],
+  answered: ["Answer", "回答"],
+});
+const EDITS = ["write_file", "edit_file"];
+
+export function Time() {
+  const session = store.current.value, run = store.view.value.run.value, isRunning = store.isOpen(run);
+  const [steps, setSteps] = useState([]), at = store.past.value, keys = useRef(null);
+  useEffect(() => { // read anew when a run ends
+    let isMounted = true;
+    store.past.value = null;
+    if (session && !isRunning) store.entriesOf(session).then((entries) => isMounted && setSteps(stepsOf(entries)), store.showError);
+    return () => { isMounted = false; store.past.value = null; };
+  }, [session, isRunning]);
+  const go = (index) => { store.past.value = steps[index] ? { ...steps[index], index } : null; };
+  keys.current = (event) => {
+    const way = { "[": -1, "]": 1 }[event.key];
+    if (event.key === "Escape" && at) store.past.value = null;
+    if (!way || event.ctrlKey || event.metaKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+    go(Math.max(0, (at ? at.index : steps.length) + way));
+  };
+  useEffect(() => {
+    const press = (event) => keys.current(event);
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+  if (isRunning || steps.length < 2) return null;
+  const words = at ? t("stepAt", { n: at.index + 1, all: steps.length, what: at.what, time: clock(at.time) }) : t("now");
+  return html`<section class="time" aria-label=${t("timeLine")}>
+    <div class="time-line"><div class="dots" aria-hidden="true">${steps.map((step, index) => html`<i key=${step.step} class="${step.kind} ${at && index > at.index ? "later" : ""}"></i>`)}</div>
+      <input type="range" min="0" max=${steps.length} value=${at ? at.index : steps.length} aria-label=${t("timeLine")} aria-valuetext=${words} title="[ ]" onInput=${(event) => go(Number(event.target.value))} /></div>
+    ${at && html`<p><strong>${words}</strong></p><${Past} key=${session} at=${at} session=${session} />`}</section>`;
+}
+
+// The files of a step, and ways on from there.
+function Past({ at, session }) {
+  const [files, setFiles] = useState(null), [isWith, setWith] = useState(true), wanted = useRef(at), load = useRef(null);
+  wanted.current = at;
+  load.current ||= oneAtATime(async () => {
+    const { step } = wanted.current;
+    setFiles({ step, ...(await api("GET", `${sessionAt(session)}/time?step=${step}`)) });
+  });
+  useEffect(() => { load.current(); }, [at.step]);
+  const isKnown = files?.step === at.step, changes = isKnown ? files.changes : [];
+  return html`<div class="past" aria-busy=${!isKnown}>
+    ${isKnown && (changes.length ? html`<p class="dim">${t("filesSince")}</p>` : html`<p class="dim">${t(files.known ? "filesSame" : "filesUnknown")}</p>`)}
+    ${changes.map((change) => html`<details key=${`${at.step} ${change.path}`}><summary><code>${change.path}</code> ${change.is_binary ? t("notText") : html`<span class="counts"><span class="added">+${change.added}</span> <span class="removed">−${change.removed}</span></span>`}</summary>
+      ${change.diff && html`<${Diff} change=${{ rows: rowsOf(change.diff) }} />`}</details>`)}
+    <p><button class="primary" disabled=${!isKnown} onClick=${() => history.fork(at.step, isWith && changes.length > 0)}>${t("continueHere")}</button>
+      ${changes.length > 0 && html` <label><input type="checkbox" checked=${isWith} onChange=${(event) => setWith(event.target.checked)} /> ${t("withFiles")}</label>`}
+      <button onClick=${() => { store.past.value = null; }}>${t("backToNow")}</button></p></div>`;
+}
+
+// Rows of a unified diff, without the lines that name the file.
+const rowsOf = (diff) => diff.trimEnd().split("\n").filter((line) => !/^(---|\+\+\+|old mode|new mode) /.test(line)).map((line) => (line[0] === "@" ? ["@", line] : [line[0] || " ", line.slice(1)]));
+
+// One entry a step: what was done last in it, and how many messages came later, and which step of its run it is.
+function stepsOf(entries) {
+  const steps = new Map();
+  let turn = 0, before = 0, newest = 0;
+  for (const entry of entries) {
+    if (entry.kind === "task") { turn++; before = newest; }
+    if (!entry.step || !["call", "result", "answer"].includes(entry.kind)) continue;
+    newest = Math.max(newest, entry.step);
+    const step = steps.get(entry.step) ?? { step: entry.step, turn, own: entry.step - before, kind: "", what: "" };
+    step.time = entry.time;
+    if (entry.kind === "answer") step.what ||= t("answered");
+    else if (entry.kind === "call") { step.what = [verb(entry.tool, { state: "done" }), subject(parsed(entry.text))].filter(Boolean).join(" ").slice(0, 60); step.kind = EDITS.includes(entry.tool) ? "changed" : "called"; }
+    else if (entry.failed) step.kind = "failed";
+    steps.set(entry.step, step);
+  }
+  return [...steps.values()].map((step) => ({ ...step, later: turn - step.turn })); // the view may lack the first messages
+}
+
+function parsed(text) { try { return JSON.parse(text); } catch { return text; } }

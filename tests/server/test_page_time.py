@@ -1,0 +1,56 @@
+"""The line of steps under the title of a conversation: looking back, at the talk and at the files."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from pure_agent_loop.testing import call
+
+SLIDER = ".time input[type=range]"
+
+
+@pytest.fixture
+def guest(serve, visit):
+    guest = visit(serve([call("put", text="one\n"), "First.", call("put", text="two\n"), "Second."]))
+    guest.say("Put one")
+    guest.wait(".end")
+    guest.say("Put two")
+    guest.wait(".end", 2)
+    guest.page.wait_for_selector(SLIDER)
+    return guest
+
+
+def file_of(guest):
+    return guest.server.folder / "work" / "file"
+
+
+def test_looking_back_changes_nothing(guest):
+    slider = guest.page.locator(SLIDER)
+    assert slider.get_attribute("aria-valuetext") == "now"
+    guest.page.locator(".log").press("[")
+    guest.page.locator(".log").press("[")
+    guest.page.locator(".log").press("[")
+    expect(guest.page.locator(".time strong")).to_contain_text("step 2 of 4")
+    expect(guest.page.locator(".said")).to_have_count(1)
+    expect(guest.page.locator(".prose").last).to_have_text("First.")
+    expect(guest.page.locator(".past summary")).to_contain_text("file +1 −1")
+    guest.page.locator(".past summary").click()
+    expect(guest.page.locator(".past .row.removed")).to_have_text("-one")
+    expect(guest.page.locator(".past .row.added")).to_have_text("+two")
+    guest.page.keyboard.press("Escape")
+    expect(guest.page.locator(".said")).to_have_count(2)
+    expect(slider).to_have_attribute("aria-valuetext", "now")
+    assert file_of(guest).read_text() == "two\n"
+    assert len(guest.page.locator(".sessions li").all()) == 1
+
+
+@pytest.mark.parametrize("files", [True, False])
+def test_continue_from_a_step(guest, files):
+    guest.page.locator(SLIDER).fill("1")
+    expect(guest.page.locator(".time strong")).to_contain_text("step 2 of 4")
+    guest.page.locator(".past input[type=checkbox]").set_checked(files)
+    guest.page.get_by_role("button", name="Continue from here").click()
+    expect(guest.page.locator("h1")).to_contain_text("(fork)")
+    expect(guest.page.locator(".said")).to_have_count(1)
+    assert file_of(guest).read_text() == ("one\n" if files else "two\n")
