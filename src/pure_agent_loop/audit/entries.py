@@ -115,7 +115,8 @@ def history(
     call_filter = _CallFilter(
         session, tool, _seconds(since), _seconds(until), status, text and text.casefold()
     )
-    return [*islice(_newest_first(path, call_filter), limit)][::-1]
+    newest_first = (entry for entry, _ in _with_results(path, call_filter) if call_filter.matches(entry))
+    return [*islice(newest_first, limit)][::-1]
 
 
 def find_call(log: AuditLog | str | os.PathLike[str] | None, number: int) -> ToolCallEntry | None:
@@ -165,10 +166,6 @@ def _quoted(text: str) -> str:
 def _all_text(entry: ToolCallEntry) -> str:
     args = json.dumps(entry.args, ensure_ascii=False)
     return "\n".join((args, entry.user_message, entry.reason, entry.result or "")).casefold()
-
-
-def _newest_first(path: Path, call_filter: _CallFilter) -> Iterator[ToolCallEntry]:
-    return (entry for entry, _ in _with_results(path, call_filter) if call_filter.matches(entry))
 
 
 def _with_results(path: Path, call_filter: _CallFilter) -> Iterator[tuple[ToolCallEntry, int]]:

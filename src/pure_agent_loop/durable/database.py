@@ -13,8 +13,10 @@ import sqlite3
 import threading
 import time
 import urllib.parse
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -167,7 +169,8 @@ class Database:
         self._connection: Any = None  # to SQLite
         self._connections = None if self.is_sqlite else SharedConnections(self.url)
         self._is_prepared = False
-        self.listener = WakeupListener(None if self.is_sqlite else self._connect_listener, self._notify)
+        new_listener = partial(connect, self.url, application_name="pure-agent-loop listener")
+        self.listener = WakeupListener(None if self.is_sqlite else new_listener, self._notify)
         self._files: OpenFiles | None = None  # files that existed when the database was first opened
         # A server that never answered probably has a wrong URL, so its outage is not waited for.
         self._was_reachable = self.is_sqlite
@@ -303,9 +306,6 @@ class Database:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-    def _connect_listener(self) -> Any:
-        return connect(self.url, application_name="pure-agent-loop listener")
 
     def _notify(self, batch: Sequence[tuple[str, str]]) -> None:
         self._run(
@@ -687,24 +687,11 @@ class EventWriter:
 def _difference(old: str, new: str) -> tuple[int, int, str]:
     """Return the lengths of the common start and end of two texts, and the rest of the new one."""
     most = min(len(old), len(new))
-    start = _longest(most, lambda low, high: old[low:high] == new[low:high])
-    end = _longest(
-        most - start,
-        lambda low, high: old[len(old) - high : len(old) - low] == new[len(new) - high : len(new) - low],
-    )
+    # The texts may be long, so that the first difference is found by halving.
+    start = bisect_left(range(1, most + 1), True, key=lambda length: old[:length] != new[:length])
+    rest = range(1, most - start + 1)
+    end = bisect_left(rest, True, key=lambda length: old[-length:] != new[-length:])
     return start, end, new[start : len(new) - end]
-
-
-def _longest(most: int, are_equal: Callable[[int, int], bool]) -> int:
-    """Return the greatest length up to which two texts are equal, by halving."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if are_equal(low, middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _announces(event: AnyEvent) -> bool:

@@ -57,7 +57,10 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
         adapted = [message if META not in message else for_origin(message, origin) for message in messages]
     # Fast check: a history is long, and most of its contents are plain text.
     if list in set(map(type, map(_CONTENT, adapted))):
-        adapted = [_by_bytes(m) if type(m.get("content")) is list else m for m in adapted]
+        adapted = [
+            {**m, "content": list(map(by_bytes, m["content"]))} if type(m.get("content")) is list else m
+            for m in adapted
+        ]
     if profile.message_refuses:
         adapted = [without_extra(message, profile.message_refuses) for message in adapted]
     if profile.system_role:
@@ -138,10 +141,6 @@ def adapt_tools(tools: Tools, profile: Profile) -> list[JsonObject]:
 
 
 # -- messages -------------------------------------------------------------------------------------------
-
-
-def _by_bytes(message: Message) -> Message:
-    return {**message, "content": list(map(by_bytes, message["content"]))}
 
 
 def _with_stand_ins(messages: Iterable[Message], fields: JsonFields) -> Iterator[Message]:

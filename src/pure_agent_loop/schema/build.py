@@ -261,15 +261,12 @@ def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Map
 def _explicit_description(parameter: ToolParameter) -> str | None:
     """Return the text in ``Annotated[T, "text"]``, ``Field(description=...)`` or ``Doc(...)``."""
     metadata = parameter.annotation.__metadata__ if is_annotated(parameter.annotation) else ()
-    for item in (*metadata, parameter.default) if _is_field(parameter.default) else metadata:
+    is_field = type(parameter.default).__name__ == "FieldInfo"
+    for item in (*metadata, parameter.default) if is_field else metadata:
         text = getattr(item, "description", None) or getattr(item, "documentation", None) or item
         if isinstance(text, str):
             return text
     return None
-
-
-def _is_field(value: Any) -> bool:
-    return type(value).__name__ == "FieldInfo"
 
 
 def _default(value: Any) -> dict[str, Any]:

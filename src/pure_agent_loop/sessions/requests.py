@@ -58,7 +58,7 @@ def requests_in(records: Sequence[Record], first: int = 1) -> Iterator[SentReque
         past.take(record)
         if record.type == "run":
             run = record.data
-        elif record.type == "answer" and pending is not None and _is_response(record):
+        elif record.type == "answer" and pending and str(record.data.get("key")).endswith(":model"):
             _take_response(pending, record, before)
         elif record.type == "state" and record.data.get("awaiting"):
             number += 1
@@ -71,10 +71,6 @@ def requests_in(records: Sequence[Record], first: int = 1) -> Iterator[SentReque
             pending = None if request is None else _sent(number, record, run, request, before)
     if pending is not None and pending.number >= first:
         yield pending
-
-
-def _is_response(record: Record) -> bool:
-    return str(record.data.get("key")).endswith(":model")
 
 
 def _request(past: ResumePoint, run: Mapping[str, Any]) -> Request | None:

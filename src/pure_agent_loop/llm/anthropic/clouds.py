@@ -115,7 +115,6 @@ class CloudClient(AnthropicClient):
         else:
             base_url = base_url or self.address_in(self.region)
         super().__init__(model, api_key, base_url, thinking_level, family=family, **settings)
-        self._is_refined = True  # skip the request for facts about the model, which clouds do not offer
 
     @classmethod
     @abstractmethod

@@ -143,7 +143,10 @@ class RequestWriter:
         if "compaction" in asked and "context_management" in asked:
             raise ConfigError("compaction and context_management exclude each other. Leave one of them out.")
         # Write the history with the tools that keep its thinking valid.
-        system = [text for m in messages if m["role"] in SYSTEM_ROLES for text in _text_blocks(m["content"])]
+        instructions = [
+            block for m in messages if m["role"] in SYSTEM_ROLES for block in _parts(m["content"])
+        ]
+        system = [block for block in instructions if block["type"] == "text"]
         history = self._since_summary([m for m in messages if m["role"] not in SYSTEM_ROLES])
         turns = self._turns(history, system, [_tool(tool) for tool in tools or ()], asked)
         choice = self._choice(options, body, has_tools=bool(tools))
@@ -411,7 +414,8 @@ class _Turns:
             self._change_tools(message)
             blocks = self._response(message, is_open=is_open)
         elif role == "tool":
-            content = _result_content(message["content"])
+            content = message["content"]
+            content = content if isinstance(content, str) else _parts(content)
             failed = {"is_error": True} if has_failed(message) else {}
             call_id = self._id(message["tool_call_id"])
             blocks = [{"type": "tool_result", "tool_use_id": call_id, "content": content, **failed}]
@@ -623,10 +627,6 @@ def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _text_blocks(content: object) -> list[JsonObject]:
-    return [block for block in _parts(content) if block["type"] == "text"]
-
-
 def _parts(content: Any) -> list[JsonObject]:
     """Return blocks for a content; blank texts are omitted, because the server rejects them."""
     written = written_content(content, _text, _media)
@@ -660,10 +660,6 @@ def _source(url: str, default: str) -> JsonObject:
     if parts is None:
         return {"type": "url", "url": url}
     return {"type": "base64", "media_type": parts[0] or default, "data": parts[1]}
-
-
-def _result_content(content: object) -> str | list[JsonObject]:
-    return content if isinstance(content, str) else _parts(content)
 
 
 # -- tools -----------------------------------------------------------------------------------------------

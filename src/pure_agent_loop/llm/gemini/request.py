@@ -354,7 +354,9 @@ class _Contents:
         content = message["content"]
         is_text = isinstance(content, str)
         media = [] if is_text else [part for part in _parts(content) if "text" not in part]
-        inner = [part for part in media if self.signs and _type(part) in _IN_RESULTS]
+        inner = [
+            part for part in media if self.signs and part.get("inlineData", {}).get("mimeType") in _IN_RESULTS
+        ]
         text = content if is_text else "\n".join(_texts(content))
         outcome = {"error" if has_failed(message) else "output": text}
         response: JsonObject = {"name": call.get("name") or "unknown", "response": outcome}
@@ -415,10 +417,6 @@ def _media(part: JsonFields) -> JsonObject | None:
         return None
     audio = part["input_audio"]
     return {"inlineData": {"mimeType": f"audio/{audio['format']}", "data": audio["data"]}}
-
-
-def _type(part: JsonFields) -> Any:
-    return part.get("inlineData", {}).get("mimeType")
 
 
 def _data(url: str, default: str) -> JsonObject:

@@ -186,7 +186,7 @@ class ResponsesReader(ProtocolReader):
     def _streamed(self, index: int) -> dict[str, list[str]]:
         """Return the streamed pieces of an item; some gateways neither announce nor name items."""
         known = self._open if index not in self._items else {}
-        return known.setdefault(index, _nothing_streamed())
+        return known.setdefault(index, {"text": [], "thought": [], "arguments": []})
 
     def _text(self, event: JsonFields, *, is_whole: bool) -> Iterator[Delta]:
         index = self._index(event)
@@ -353,10 +353,6 @@ class ResponsesReader(ProtocolReader):
                 function = {"name": item.get("name"), "arguments": arguments}
                 calls.append({"id": item.get("call_id") or "", "function": function})
         return {"role": "assistant", "content": answer_of(self._items.values()), "tool_calls": calls}
-
-
-def _nothing_streamed() -> dict[str, list[str]]:
-    return {"text": [], "thought": [], "arguments": []}
 
 
 def _is_plain(item: JsonFields) -> bool:

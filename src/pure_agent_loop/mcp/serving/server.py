@@ -129,7 +129,9 @@ class AgentServer:
     async def _list_tools(self, context: Any, _: Any) -> Any:
         caller = self._caller(context)
         listed = [_described(tool) for tool in self.tools.values()] if caller.may_call else []
-        listed += [_as_tool(name, agent) for name, agent in self.agents.items()] if caller.may_run else []
+        for name, agent in self.agents.items() if caller.may_run else ():
+            description = f"Give a task to the agent {name}. {agent.description}".strip()
+            listed.append(types.Tool(name=name, description=description, input_schema=_TASK))
         return types.ListToolsResult(tools=listed)
 
     async def _call_tool(self, context: Any, params: Any) -> Any:
@@ -393,8 +395,3 @@ def _as_prompt(tool: Tool) -> Any:
         for name, field in tool.parameters.get("properties", {}).items()
     ]
     return types.Prompt(name=tool.name, description=tool.description, arguments=arguments)
-
-
-def _as_tool(name: str, agent: Agent) -> Any:
-    description = f"Give a task to the agent {name}. {agent.description}".strip()
-    return types.Tool(name=name, description=description, input_schema=_TASK)
