@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from pure_agent_loop.errors import ConfigError, portable
 from pure_agent_loop.stop_reasons import StopReason
-from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.text import present, to_jsonable
 
 VERSION = 1  # version of the plain form
 # Keys with Python objects from user functions; omitted from the plain form.
@@ -139,10 +139,6 @@ def _part(value: Any, _: Any, view: View) -> dict[str, Any]:
     return _only(value, names)
 
 
-def _present(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _only(value: Any, names: Iterable[str], kinds: Any = object) -> dict[str, Any]:
     known = value if isinstance(value, dict) else {}
     return {name: known[name] for name in names if name in known and isinstance(known[name], kinds)}
@@ -177,7 +173,7 @@ class _Factories(type):
 
     def loop_start(cls, task: str, agent: str = "") -> LoopStartEvent:
         """Report the start of a run. `task` is empty when a state is resumed; `agent` is the agent's name."""
-        return LoopStartEvent(EventType.LOOP_START, 0, {"task": task, **_present(agent=agent or None)})
+        return LoopStartEvent(EventType.LOOP_START, 0, {"task": task, **present(agent=agent or None)})
 
     def thought(cls, step: int, content: str) -> ThoughtEvent:
         """Report the complete text of a response, with or without tool calls."""
@@ -272,7 +268,7 @@ class _Factories(type):
         error text, if it responded.
         """
         data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
-        more = _present(attempts=attempts or None, status=status or None, said=said or None)
+        more = present(attempts=attempts or None, status=status or None, said=said or None)
         return RetryEvent(EventType.RETRY, step, {**data, **more})
 
     def notice(cls, step: int, message: str, **details: Any) -> NoticeEvent:
@@ -340,7 +336,7 @@ class _Factories(type):
     ) -> StepEndEvent:
         """Report the end of a step. `usage`: tokens of the run so far; `context`: use of the context
         window; `step_usage`: tokens of the step's response."""
-        more = _present(context=context, step_usage=step_usage)
+        more = present(context=context, step_usage=step_usage)
         data = {"usage": dict(usage or {}), **{name: dict(value) for name, value in more.items()}}
         return StepEndEvent(EventType.STEP_END, step, data)
 

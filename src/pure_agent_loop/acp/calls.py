@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.acp.host import Planned
+from pure_agent_loop.support.prose import fenced
 from pure_agent_loop.support.terminal import one_line
 
 MAX_TITLE = 120
@@ -28,7 +28,6 @@ _STATUS = {
     "in_progress": "in_progress",
     "done": "completed",
 }  # states of the tasks in a todo list
-_FENCES = re.compile(r"`{3,}")
 
 
 def summarize(tool: str, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -50,9 +49,7 @@ def summarize(tool: str, args: Mapping[str, Any], folder: Path) -> dict[str, Any
 
 def as_output(text: str) -> dict[str, Any]:
     """Return a tool's output as a code block, because editors render Markdown."""
-    longest = max((len(fence) for fence in _FENCES.findall(text)), default=2)
-    fence = "`" * (longest + 1)
-    return {"type": "content", "content": {"type": "text", "text": f"{fence}\n{text}\n{fence}"}}
+    return {"type": "content", "content": {"type": "text", "text": "\n".join(fenced(text, ""))}}
 
 
 def as_diff(planned: Planned, folder: Path) -> dict[str, Any]:

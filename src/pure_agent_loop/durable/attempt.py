@@ -53,7 +53,7 @@ from pure_agent_loop.sessions.stores.records import BASE, Record
 from pure_agent_loop.sessions.transcript import DURABLE_RUN, read_resume_point
 from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.text import safe_str, to_jsonable
+from pure_agent_loop.support.text import present, safe_str, to_jsonable
 
 # -- session store for one attempt to execute a durable run ----------------------------------------------
 # The store marks the session's runs with the id of the durable run, so that the next attempt resumes it. It
@@ -501,6 +501,7 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
     """Return the recorded part of a result, as JSON."""
     failure = result.state.failure
     kind = {"error_kind": failure.kind} if isinstance(failure, LLMError) else {}
+    output, is_waiting = result.state.output, result.stop_reason == WAITING_TOOL
     outcome: dict[str, Any] = {
         "stop_reason": result.stop_reason,
         "content": result.content,
@@ -509,13 +510,12 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
         "tokens": result.usage.total_tokens,
         "cost": result.cost,
         **kind,
+        **({} if output is None else {"output": output["value"]}),
+        **present(
+            questions=[*map(asdict, result.questions)] if result.stop_reason == SUSPENDED else None,
+            open_calls=[call.to_dict() for call in result.open_calls] if is_waiting else None,
+        ),
     }
-    if result.state.output is not None:
-        outcome["output"] = result.state.output["value"]
-    if result.stop_reason == SUSPENDED:
-        outcome["questions"] = [asdict(question) for question in result.questions]
-    if result.stop_reason == WAITING_TOOL:
-        outcome["open_calls"] = [call.to_dict() for call in result.open_calls]
     plain: dict[str, Any] = to_jsonable(outcome)
     return plain
 

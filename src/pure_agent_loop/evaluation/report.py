@@ -30,7 +30,7 @@ from pure_agent_loop.llm.messages import SYSTEM_ROLES
 from pure_agent_loop.support.checks import is_whole, require
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import aligned, one_line
-from pure_agent_loop.support.text import shorten, to_jsonable
+from pure_agent_loop.support.text import present, shorten, to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
 RESERVED = ("passed", *MEASURES)
@@ -348,9 +348,7 @@ def _chat_line(outcome: CaseOutcome, system: bool, tools: bool, details: bool) -
     messages = [without_extra(each) for each in outcome.messages if each["role"] not in SYSTEM_ROLES]
     if system and outcome.system_prompt:
         messages.insert(0, {"role": "system", "content": outcome.system_prompt})
-    line: dict[str, Any] = {"messages": messages}
-    if tools and outcome.offered:
-        line["tools"] = outcome.offered
+    line = {"messages": messages, **present(tools=(outcome.offered or None) if tools else None)}
     if details:
         line |= {name: getattr(outcome, name) for name in _DETAILS}
         line |= {"token_details": outcome.token_details} if outcome.token_details else {}

@@ -26,7 +26,7 @@ from pure_agent_loop.support.secrets.redaction import (
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http.plain import Transport
+    from pure_agent_loop.llm.http.plain import HttpResponse, Transport
     from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 PROBE_SECONDS = 2.0
@@ -90,6 +90,15 @@ class HttpClient(BaseLLMClient):
             found = {value: name for secrets in sent for name, value in secrets.items()}
             if len(found) > len(set(self.secrets.values())):
                 self._take_secrets(named_secrets((name, value) for value, name in found.items()))
+
+    async def _post(self, body: bytes, options: Options, connections: Connections) -> HttpResponse:
+        """Send a request, and return its response before the body is read."""
+        transport = await connections.transport()
+        self._announce(options)
+        response = await transport.post(body, options)
+        if response.sent is not None:
+            self._announce({"extra_headers": response.sent})
+        return response
 
     @abstractmethod
     def _take_key(self, api_key: str | None) -> None:

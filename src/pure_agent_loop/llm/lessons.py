@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import (
@@ -30,6 +31,9 @@ from pure_agent_loop.media import MEDIA_KINDS
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields
+
+    _Rule = Callable[[Profile, JsonFields, str], "Lesson | None"]
+    _Row = tuple[re.Pattern[str], Callable[[JsonFields, str], object], dict[str, Any], str]
 
 _KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports template errors with 500
 _REFUSED = re.compile(
@@ -180,6 +184,33 @@ _AFTER = (
     r"|unsupported|unrecogni[sz]ed|unknown|unexpected|deprecated)(?! to\b)"
     r"|.{0,60}extra inputs|.{0,60}extra fields not permitted|(?: \w+){0,3} (?:does not|doesn't) exist"
     r"|.{0,20} not support .{0,60}only the default|.{0,30}\bcannot both\b)"
+)
+# Rows: pattern of the error, whether it fits the request, settings to change, and the change in words.
+_MESSAGES: tuple[_Row, ...] = (
+    (
+        _TURNS,
+        lambda *_: True,
+        {"alternates": True},
+        "consecutive messages of one role are joined",
+    ),
+    (
+        _USER_AFTER_TOOL,
+        lambda *_: True,
+        {"user_after_tool": False},
+        "an assistant message is put between a result and the next user message",
+    ),
+    (
+        _SINGLE_CALLS,
+        lambda body, _: any(len(message.get("tool_calls") or ()) > 1 for message in body["messages"]),
+        {"parallel_calls": False},
+        "each call is sent in a separate message",
+    ),
+    (
+        _CONTENT_NEEDED,
+        lambda body, _: any(message.get("content") is None for message in body["messages"]),
+        {"null_content": False},
+        "no message is sent without content",
+    ),
 )
 
 
@@ -383,27 +414,14 @@ def _reasoning(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     return Lesson(replace(profile, echo_scope="history"), f"all earlier reasoning is sent back as {sent}")
 
 
-def _system(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    first = body["messages"][0]["role"] if body["messages"] else ""
-    if first not in ("system", "developer") or not _SYSTEM_REFUSED.search(words):
-        return None
-    if first == "developer":
-        return Lesson(replace(profile, system_role="system"), "the system message has the role system")
-    return Lesson(replace(profile, system_role="user"), "the system message is put before the question")
+def _first_role(body: JsonFields) -> object:
+    return body["messages"][0]["role"] if body["messages"] else ""
 
 
-def _messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    """Learn a rule about the order or form of messages."""
-    if _TURNS.search(words):
-        return Lesson(replace(profile, alternates=True), "consecutive messages of one role are joined")
-    if _USER_AFTER_TOOL.search(words):
-        what = "an assistant message is put between a result and the next user message"
-        return Lesson(replace(profile, user_after_tool=False), what)
-    calls = [message.get("tool_calls") or () for message in body["messages"]]
-    if _SINGLE_CALLS.search(words) and any(len(group) > 1 for group in calls):
-        return Lesson(replace(profile, parallel_calls=False), "each call is sent in a separate message")
-    if _CONTENT_NEEDED.search(words) and any(m.get("content") is None for m in body["messages"]):
-        return Lesson(replace(profile, null_content=False), "no message is sent without content")
+def _from_table(rows: Sequence[_Row], profile: Profile, body: JsonFields, words: str) -> Lesson | None:
+    for pattern, applies, changes, what in rows:
+        if pattern.search(words) and applies(body, words):
+            return Lesson(replace(profile, **changes), what)
     return None
 
 
@@ -494,14 +512,6 @@ def is_about_own_media(messages: Iterable[Message], error: LLMError) -> bool:
     """Return True if an error mentions images or files, and the user has sent some."""
     own = any(isinstance(message.get("content"), list) and not is_media(message) for message in messages)
     return own and _ANY_MEDIA_WORDS.search(error.said) is not None
-
-
-def _streaming(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    if not body.get("stream") and _STREAM_NEEDED.search(words):
-        return Lesson(replace(profile, streaming=True), "every request is streamed")
-    if body.get("stream") and _NO_STREAM.search(words) and not _names(words, "stream_options"):
-        return Lesson(replace(profile, streaming=False), "no request is streamed")
-    return None
 
 
 def _schema(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
@@ -645,11 +655,46 @@ def _spellings(name: str) -> set[str]:
     return {name, re.sub(r"_(\w)", lambda match: match[1].upper(), name)}
 
 
-_RULES: tuple[Callable[[Profile, JsonFields, str], Lesson | None], ...] = (
+# Rows as in `_MESSAGES`.
+_STREAMING: tuple[_Row, ...] = (
+    (
+        _STREAM_NEEDED,
+        lambda body, _: not body.get("stream"),
+        {"streaming": True},
+        "every request is streamed",
+    ),
+    (
+        _NO_STREAM,
+        lambda body, words: body.get("stream") and not _names(words, "stream_options"),
+        {"streaming": False},
+        "no request is streamed",
+    ),
+)
+_SYSTEM: tuple[_Row, ...] = (
+    (
+        _SYSTEM_REFUSED,
+        lambda body, _: _first_role(body) == "developer",
+        {"system_role": "system"},
+        "the system message has the role system",
+    ),
+    (
+        _SYSTEM_REFUSED,
+        lambda body, _: _first_role(body) == "system",
+        {"system_role": "user"},
+        "the system message is put before the question",
+    ),
+)
+_RULES: tuple[_Rule, ...] = (
     _media,
     _ids,
     _property_names,
     _description,
     _schema,
 )
-_CHAT_RULES = (_media, _reasoning, _token_limit, _streaming, _system, _messages, *_RULES[1:])
+_CHAT_RULES: tuple[_Rule, ...] = (
+    _media,
+    _reasoning,
+    _token_limit,
+    *(partial(_from_table, rows) for rows in (_STREAMING, _SYSTEM, _MESSAGES)),
+    *_RULES[1:],
+)

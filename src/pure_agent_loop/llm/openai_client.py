@@ -208,11 +208,7 @@ class OpenAIClient(LearningClient):
         attempt.body = self._body(attempt, breaks_tokens=False)
         try:
             encoded = self._encoded(attempt)
-            transport = await self._connections.transport()
-            self._announce(attempt.options)
-            answer = await transport.post(encoded, attempt.options)
-            if answer.sent is not None:
-                self._announce({"extra_headers": answer.sent})
+            answer = await self._post(encoded, attempt.options, self._connections)
             response = _ResponseReading(answer, attempt, encoded)
             while response.is_open:
                 for delta in await response.next_deltas():

@@ -16,8 +16,9 @@ which one must hold, or ``{"and": [...]}``; empty, it is ``=id``.
 from __future__ import annotations
 
 import json
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from functools import lru_cache
@@ -40,6 +41,12 @@ _COMPACT_DATE = re.compile(r"(?<=-)(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(
 _HOURS = re.compile(r"\d\d:\d\d-\d\d:\d\d")
 _KINDS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
 _SIGNS = {"equals": "=", "starts_with": "^", "ends_with": "$", "contains": "*", "regex": "/"}
+_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "=": operator.eq,
+    "^": str.startswith,
+    "$": str.endswith,
+    "*": operator.contains,
+}
 
 
 def own_file() -> Path:
@@ -143,14 +150,8 @@ def _matches(rule: Any, name: str) -> bool:
         return any(_matches(part, name) for part in rule)
     if not isinstance(rule, str):
         return all(_matches(part, name) for part in rule["and"])
-    kind, text = rule[0], rule[1:]
-    if kind == "=":
-        return name == text
-    if kind == "^":
-        return name.startswith(text)
-    if kind == "$":
-        return name.endswith(text)
-    return text in name if kind == "*" else re.search(text, name) is not None
+    test = _TESTS.get(rule[0])
+    return test(name, rule[1:]) if test else re.search(rule[1:], name) is not None
 
 
 def _holds(when: str, at: datetime) -> bool:

@@ -237,11 +237,7 @@ class ProtocolClient(LearningClient):
         """Send one request, and stream the deltas that the reader decodes."""
         response = None
         try:
-            transport = await (connections or self._connections).transport()
-            self._announce(options)
-            response = await transport.post(encode_body(body), options)
-            if response.sent is not None:
-                self._announce({"extra_headers": response.sent})
+            response = await self._post(encode_body(body), options, connections or self._connections)
             reader.is_document = reader.stream_type not in response.headers.get("content-type", "").lower()
             data = b"-"
             while data and not reader.is_done:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from pure_agent_loop.support.text import present
+
 # Fields of DeepSeek, Kimi and Mistral, in this order.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")
 _USAGE_FIELDS = (
@@ -154,7 +156,8 @@ class TokenUsage:
         }
         parts = newest["prompt_tokens"] + newest["completion_tokens"]
         total = max(self.total_tokens, parts)
-        return dataclasses.replace(other, **{**_reports_of(self), **newest, "total_tokens": total})
+        reports = present(cost=self.cost or None, by_model=self.by_model or None)
+        return dataclasses.replace(other, **{**reports, **newest, "total_tokens": total})
 
     def checked(self) -> TokenUsage | None:
         """Return a report with each part at most its whole, and the total at least its parts.
@@ -223,18 +226,17 @@ class TokenUsage:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        data = dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
-        if self.cache_write_tokens is not None:  # omitted if None, as in records of older versions
-            data["cache_write_tokens"] = self.cache_write_tokens
-        if self.by_model:
-            data["by_model"] = {name: usage.to_dict() for name, usage in self.by_model}
-        if self.cost is not None:
-            data["cost"] = self.cost
-        if self.cache_missed_tokens is not None:
-            data["cache_missed_tokens"] = self.cache_missed_tokens
-        if self.cache_write_1h_tokens is not None:
-            data["cache_write_1h_tokens"] = self.cache_write_1h_tokens
-        return data
+        return {
+            **dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True)),
+            # Omitted if None, as in records of older versions.
+            **present(
+                cache_write_tokens=self.cache_write_tokens,
+                by_model={name: usage.to_dict() for name, usage in self.by_model} or None,
+                cost=self.cost,
+                cache_missed_tokens=self.cache_missed_tokens,
+                cache_write_1h_tokens=self.cache_write_1h_tokens,
+            ),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
@@ -243,11 +245,6 @@ class TokenUsage:
         parts = (data.get("by_model") or {}).items()
         by_model = tuple((name, cls.from_dict(part)) for name, part in parts)
         return cls(**{name: data[name] for name in names if name in data}, by_model=by_model)
-
-
-def _reports_of(usage: TokenUsage) -> dict[str, Any]:
-    parts = {"cost": usage.cost, "by_model": usage.by_model}
-    return {name: value for name, value in parts.items() if value}
 
 
 _usage_of = attrgetter(*_USAGE_FIELDS)  # reads all fields in one call, because each step records its usage
@@ -320,12 +317,8 @@ class ToolCall:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        data: dict[str, Any] = {"id": self.id, "name": self.name, "arguments": self.arguments}
-        if self.invalid is not None:
-            data["invalid"] = self.invalid
-        if self.extra:
-            data["extra"] = self.extra
-        return data
+        rest = present(invalid=self.invalid, extra=self.extra or None)
+        return {"id": self.id, "name": self.name, "arguments": self.arguments, **rest}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:

@@ -18,7 +18,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line, safe_text
-from pure_agent_loop.support.text import safe_str, yes_or_no
+from pure_agent_loop.support.text import present, safe_str, yes_or_no
 from pure_agent_loop.tool_context import RunContext
 
 MAX_WORDS = 1_000  # maximum characters of a question
@@ -86,11 +86,11 @@ class ServerRequests:
 
     def callbacks(self) -> dict[str, Any]:
         """Return the callbacks for the SDK's client."""
-        handlers: dict[str, Any] = {"elicitation_callback": self.elicit}
-        if self._settings.roots:
-            handlers["list_roots_callback"] = self.roots
-        if self._sampling is not None:
-            handlers["sampling_callback"] = self.sample
+        handlers = present(
+            elicitation_callback=self.elicit,
+            list_roots_callback=self.roots if self._settings.roots else None,
+            sampling_callback=None if self._sampling is None else self.sample,
+        )
         return {name: partial(self._in_private, handler) for name, handler in handlers.items()}
 
     async def _in_private(self, callback: Callable[..., Awaitable[Any]], *args: Any) -> Any:

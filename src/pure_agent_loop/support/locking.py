@@ -11,7 +11,6 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +75,27 @@ def lock_within(handle: int, patience: float) -> bool:
 
 
 @contextlib.contextmanager
-def file_lock(path: Path) -> Iterator[None]:
+def _locked_within(patience: float, handle: int, path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on an open file, and close it at the end.
+
+    Raises:
+        TimeoutError: Another program still holds the lock on `path`.
+    """
+    try:
+        if not lock_within(handle, patience):
+            raise TimeoutError(f"{path.name} is still locked by another program")
+        yield
+    finally:
+        os.close(handle)  # closing releases the lock
+
+
+def file_lock(path: Path) -> contextlib.AbstractContextManager[None]:
     """Hold an exclusive lock on a file; waits without a limit.
 
     Args:
         path: Lock file; created if missing and never deleted, as a lock on a deleted file guards nothing.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
-    try:
-        lock_within(handle, math.inf)
-        yield
-    finally:
-        os.close(handle)  # closing releases the lock
+    return _locked_within(math.inf, os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600), path)
 
 
 def is_still(handle: int, path: Path) -> bool:
@@ -205,17 +213,6 @@ def _open_lock(path: Path) -> int:
     return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-@contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
-    handle = _open_lock(path)
-    try:
-        if not lock_within(handle, PATIENCE_SECONDS):
-            raise TimeoutError(f"{path.name} is still locked by another program")
-        yield
-    finally:
-        os.close(handle)
-
-
 def change_file(path: Path, change: Callable[[bytes], bytes | None]) -> None:
     """Replace a file by the result of `change`, under an exclusive lock.
 
@@ -226,7 +223,7 @@ def change_file(path: Path, change: Callable[[bytes], bytes | None]) -> None:
     Raises:
         OSError: The file cannot be written, is a link, or stays locked by another program.
     """
-    with _file_lock(path):
+    with _locked_within(PATIENCE_SECONDS, _open_lock(path), path):
         if path.is_symlink():  # a link may lead out of the workspace
             raise OSError(f"{path.name} is a symbolic link")
         new = change(path.read_bytes() if path.exists() else FIRST_LINE)

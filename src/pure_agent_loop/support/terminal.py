@@ -240,7 +240,6 @@ def wants_colour(stream: TextIO | None, environ: Mapping[str, str] | None = None
     env = os.environ if environ is None else environ
     if env.get("NO_COLOR"):
         return False
-    forced = env.get("FORCE_COLOR")
-    if forced:
+    if forced := env.get("FORCE_COLOR"):
         return forced != "0"
     return is_terminal(stream) and knows_escapes(env)

@@ -66,6 +66,11 @@ def parsed_object(text: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def present(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not None, in their order."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def to_jsonable(value: Any) -> Any:
     """Return `value` as plain JSON types. Never raises: a value without a JSON form becomes its ``str``.
 

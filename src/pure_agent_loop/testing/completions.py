@@ -90,11 +90,11 @@ class Writing:
         text = "".join(delta.text for delta in self._deltas)
         reasoning = "".join(delta.reasoning for delta in self._deltas)
         calls = _joined_calls([part for delta in self._deltas for part in delta.tool_calls])
-        message: dict[str, Any] = {"role": "assistant", "content": text or self.empty}
-        if reasoning:
-            message["reasoning_content"] = reasoning
-        if calls:
-            message["tool_calls"] = calls
+        message = {
+            "role": "assistant",
+            "content": text or self.empty,
+            **_present(reasoning_content=reasoning or None, tool_calls=calls or None),
+        }
         finish = next((delta.finish_reason for delta in reversed(self._deltas) if delta.finish_reason), None)
         usage = next((delta.usage for delta in reversed(self._deltas) if delta.usage), None)
         choice = {"index": 0, "message": message, "finish_reason": finish}
@@ -105,25 +105,21 @@ class Writing:
 
 
 def _delta_fields(delta: Delta) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if delta.text:
-        fields["content"] = delta.text
-    if delta.reasoning:
-        fields["reasoning_content"] = delta.reasoning
-    if delta.tool_calls:
-        fields["tool_calls"] = [_part(part) for part in delta.tool_calls]
-    return fields
+    return _present(
+        content=delta.text or None,
+        reasoning_content=delta.reasoning or None,
+        tool_calls=[_part(part) for part in delta.tool_calls] or None,
+    )
 
 
 def _part(part: ToolCallDelta) -> dict[str, Any]:
-    data: dict[str, Any] = {} if part.index is None else {"index": part.index}
-    if part.id is not None:
-        data["id"] = part.id
-    if part.id is not None or part.name is not None:
-        data["type"] = "function"
-    named = {} if part.name is None else {"name": part.name}
-    data["function"] = named if part.arguments is None else {**named, "arguments": part.arguments}
-    return data
+    begins = part.id is not None or part.name is not None
+    head = _present(index=part.index, id=part.id, type="function" if begins else None)
+    return {**head, "function": _present(name=part.name, arguments=part.arguments)}
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _joined_calls(parts: list[ToolCallDelta]) -> list[dict[str, Any]]:
@@ -154,11 +150,11 @@ def _usage(usage: TokenUsage | None) -> dict[str, Any]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
     }
-    if usage.reasoning_tokens is not None:
-        data["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    details = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    if known := {name: count for name, count in details.items() if count is not None}:
-        data["prompt_tokens_details"] = known
-    if usage.cost is not None:
-        data["cost"] = usage.cost
-    return {"usage": data}
+    completion = _present(reasoning_tokens=usage.reasoning_tokens)
+    prompt = _present(cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens)
+    details = _present(
+        completion_tokens_details=completion or None,
+        prompt_tokens_details=prompt or None,
+        cost=usage.cost,
+    )
+    return {"usage": {**data, **details}}

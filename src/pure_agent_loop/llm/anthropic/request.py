@@ -32,6 +32,7 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default, LearnedLimit
 from pure_agent_loop.llm.values import get
+from pure_agent_loop.support.text import present
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
@@ -133,10 +134,8 @@ class RequestWriter:
         Raises:
             ConfigError: The Messages API has no such option, or the model rejects it.
         """
-        body: JsonObject = {"model": self.model, "max_tokens": self.family.max_output}
-        if stream:
-            body["stream"] = True
-        body.update(self._options(options))
+        limits = {"max_tokens": self.family.max_output, **present(stream=stream or None)}
+        body: JsonObject = {"model": self.model, **limits, **self._options(options)}
         # The caller's fields take precedence over the options; both affect what is written.
         extra = options.get("extra_body") or {}
         asked = {**body, **extra}
@@ -674,9 +673,8 @@ def _tool(tool: JsonFields) -> JsonObject:
         "name": function["name"],
         "input_schema": {"type": "object", **(function.get("parameters") or {})},
         **_mark_of(tool),
+        **present(description=function.get("description") or None),
     }
-    if function.get("description"):
-        written["description"] = function["description"]
     if function.get("strict"):
         written["strict"] = True
         written["input_schema"] = _strict(written["input_schema"])

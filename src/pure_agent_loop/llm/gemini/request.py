@@ -28,6 +28,7 @@ from pure_agent_loop.llm.messages import (
 )
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
+from pure_agent_loop.support.text import present
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
@@ -226,9 +227,7 @@ class GeminiWriter:
         if "thinkingConfig" not in config:
             thinking = model.thinking_config(level)
             config.update({} if thinking is None else {"thinkingConfig": thinking})
-        if config:
-            body["generationConfig"] = config
-        return body
+        return {**body, **present(generationConfig=config or None)}
 
 
 def _format(model: GeminiModel, form: object, *, has_tools: bool) -> JsonObject:
@@ -258,12 +257,13 @@ def _tools(tools: Iterable[JsonFields]) -> list[JsonObject]:
 
 
 def _declaration(function: JsonFields) -> JsonObject:
-    declaration = {"name": function["name"]}
-    if function.get("description"):
-        declaration["description"] = function["description"]
-    if function.get("parameters"):
-        declaration["parametersJsonSchema"] = function["parameters"]
-    return declaration
+    return {
+        "name": function["name"],
+        **present(
+            description=function.get("description") or None,
+            parametersJsonSchema=function.get("parameters") or None,
+        ),
+    }
 
 
 def _choice(wanted: object) -> JsonObject:
@@ -359,11 +359,12 @@ class _Contents:
         ]
         text = content if is_text else "\n".join(_texts(content))
         outcome = {"error" if has_failed(message) else "output": text}
-        response: JsonObject = {"name": call.get("name") or "unknown", "response": outcome}
-        if "id" in call:
-            response["id"] = call["id"]
-        if inner:
-            response["parts"] = inner
+        response = {
+            "name": call.get("name") or "unknown",
+            "response": outcome,
+            **({"id": call["id"]} if "id" in call else {}),
+            **present(parts=inner or None),
+        }
         return [{"functionResponse": response}, *(part for part in media if part not in inner)]
 
 
