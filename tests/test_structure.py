@@ -368,6 +368,7 @@ SUPPORT = {
     "support.lazy",
     "support.numbers",
     "support.portal",
+    "support.prose",
     "support.quoted_paths",
     "support.terminal",
     "support.text",

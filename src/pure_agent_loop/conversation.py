@@ -32,7 +32,6 @@ class Prepare(Protocol[Out_co]):
         **options: Unpack[SendOptions],
     ) -> Run[Out_co]:
         """Create a run for `task` that continues `messages`."""
-        ...
 
 
 class Conversation(Generic[Out_co, Deps]):

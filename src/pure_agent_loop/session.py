@@ -50,7 +50,6 @@ class Repairs(Protocol):
 
     def repair(self, session_id: str) -> RepairReport:
         """See `SessionManager.repair`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,6 @@ class LiveRun(Protocol):
 
     def has_tool(self, name: str) -> bool:
         """Return True if the tool is offered to the model."""
-        ...
 
     @property
     def metadata(self) -> Mapping[str, Any]: ...  # noqa: D102 - as `RunContext` says

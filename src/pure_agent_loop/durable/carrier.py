@@ -38,7 +38,6 @@ class Carrier(Protocol):
 
     def errors(self) -> tuple[type[BaseException], ...]:
         """Return the exception types that mean that the database is unavailable, besides the driver's."""
-        ...
 
     def open(self) -> None:
         """Create missing tables, and connect. Called before each use.
@@ -63,7 +62,6 @@ class Carrier(Protocol):
         Args:
             criteria: ``workflow_ids``, ``status`` (one or a list), ``executor_id``.
         """
-        ...
 
     def wake(self, run_id: str, queue: str) -> None:
         """Requeue a run in the state ``SUCCESS``; do nothing in other states."""

@@ -76,7 +76,6 @@ class Measured(Protocol):
 
     def metrics(self, gauges: Mapping[str, Gauge]) -> str:
         """Return the worker's metrics as text for Prometheus."""
-        ...
 
 
 class HealthServer:

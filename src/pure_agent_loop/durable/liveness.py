@@ -67,11 +67,9 @@ class Liveness(Protocol):
 
         A worker whose own heartbeat is late returns none, because others may be late for the same reason.
         """
-        ...
 
     def claim(self, executor: str) -> contextlib.AbstractContextManager[bool]:
         """Yield True if the worker is dead; within the block, no other process takes over its runs."""
-        ...
 
     def close(self, *, has_runs: bool = False) -> None:
         """Release the lock.
@@ -79,7 +77,6 @@ class Liveness(Protocol):
         Args:
             has_runs: True to leave the entry of this worker, so that another one takes over its runs.
         """
-        ...
 
 
 class FileLiveness:

@@ -17,12 +17,10 @@ class ScoredResult(Protocol):
     @property
     def right(self) -> bool:
         """True if the answer is correct."""
-        ...
 
     @property
     def seconds(self) -> float:
         """Duration in seconds."""
-        ...
 
 
 class Progress:

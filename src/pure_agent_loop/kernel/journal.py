@@ -24,7 +24,6 @@ class Checkpointed(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        ...
 
 
 class Journal(Protocol):
@@ -41,31 +40,24 @@ class Journal(Protocol):
             about: For a tool: ``tool``, ``args``, and whether it is ``idempotent``. A tool may change things
                 outside, so a persistent journal records the intent before the call.
         """
-        ...
 
     def recorded(self, key: str) -> bool:
         """Return True if this effect is recorded: `effect` then returns the record."""
-        ...
 
     def intent_of(self, key: str) -> Mapping[str, Any] | None:
         """Return the recorded intent of a tool call begun in an earlier process, or None."""
-        ...
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
         """Take due messages from the inbox, or return the recorded ones."""
-        ...
 
     def note_part(self, part: Mapping[str, Any]) -> None:
         """Record a changed part of an answer, given in plain form; only `change_of(part)` is kept."""
-        ...
 
     def checkpoint(self, state: Checkpointed) -> None:
         """Store the state of the run. Called when a step is prepared, and at the end."""
-        ...
 
     def close(self) -> None:
         """Close the journal at the end of the run. May be called twice."""
-        ...
 
 
 class DailyCosts(Protocol):
@@ -79,7 +71,6 @@ class DailyCosts(Protocol):
             groups: Metadata values, by key, of the runs to add up; an empty value selects runs without the
                 key. For an empty key, all runs count.
         """
-        ...
 
 
 class MemoryJournal:

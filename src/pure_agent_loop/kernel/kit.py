@@ -97,7 +97,6 @@ class Compactor(Protocol):
 
     async def compact(self, state: QueryState) -> None:
         """Shorten `state` if necessary."""
-        ...
 
 
 class KitAware(Protocol):
@@ -105,7 +104,6 @@ class KitAware(Protocol):
 
     def with_kit(self, kit: Kit) -> Compactor:
         """Return the compactor for one run; called once per run."""
-        ...
 
 
 class Forces(Protocol):
@@ -113,7 +111,6 @@ class Forces(Protocol):
 
     async def force(self, state: QueryState) -> None:
         """Shorten `state` after a server rejected a request as too long."""
-        ...
 
 
 class Background(Protocol):
@@ -121,7 +118,6 @@ class Background(Protocol):
 
     async def wait(self) -> None:
         """Wait, before the agent stops, until a message arrives or no further message can arrive."""
-        ...
 
 
 class RunAware(Protocol):
@@ -129,7 +125,6 @@ class RunAware(Protocol):
 
     def with_run(self, state: QueryState, kit: Kit) -> Background:
         """Return the background work for a new run."""
-        ...
 
 
 class Ends(Protocol):
@@ -137,7 +132,6 @@ class Ends(Protocol):
 
     async def end(self, state: QueryState) -> None:
         """Clean up after the run, for any stop reason."""
-        ...
 
 
 class ListsTasks(Protocol):
@@ -145,7 +139,6 @@ class ListsTasks(Protocol):
 
     def states(self) -> Mapping[str, str]:
         """Return the state of each task, by its id."""
-        ...
 
 
 class Subagents(Protocol):
@@ -153,11 +146,9 @@ class Subagents(Protocol):
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools."""
-        ...
 
     def for_sessions(self, sessions: Any) -> Background:
         """Return the background work for an agent with this session store."""
-        ...
 
 
 class ProvidesTools(Protocol):
@@ -165,7 +156,6 @@ class ProvidesTools(Protocol):
 
     def lent_tools(self) -> Sequence[Tool]:
         """Return the tools."""
-        ...
 
 
 class NoCompaction:

@@ -54,11 +54,9 @@ class Auditor(Protocol):
 
     def begin(self, call: CallRecord) -> str | None:
         """Record a call that is about to run, or was denied. If this raises, the call does not run."""
-        ...
 
     def end(self, call: CallRecord, text: str, status: CallStatus, seconds: float) -> str | None:
         """Record the end of the call; `text` is its result. ``stopped``: cancelled or timed out."""
-        ...
 
 
 def audited(effect: Effect, audit: Auditor, call: CallRecord, clock: Clock, notify: Notify) -> Effect:
@@ -142,7 +140,6 @@ class Snapshots(Protocol):
         Raises:
             PureAgentLoopError: The workspace cannot be recorded. The step continues with a notice.
         """
-        ...
 
     async def after(self, session_id: str, step: int) -> StepChanges:
         """Return the changes after the tools have run.
@@ -150,7 +147,6 @@ class Snapshots(Protocol):
         Raises:
             PureAgentLoopError: The changes cannot be determined.
         """
-        ...
 
 
 async def take_snapshot(snapshots: Snapshots, session_id: str, step: int, notify: Notify) -> None:

@@ -80,7 +80,6 @@ class ChatModel(Protocol):
 
     async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """See `BaseLLMClient.chat`."""
-        ...
 
 
 class Streams(Protocol):
@@ -90,7 +89,6 @@ class Streams(Protocol):
         self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
         """See `BaseLLMClient.chat_stream`."""
-        ...
 
 
 class Closes(Protocol):
@@ -98,7 +96,6 @@ class Closes(Protocol):
 
     async def aclose(self) -> None:
         """Release the resources."""
-        ...
 
 
 def profile_of(client: object) -> Profile | None:
@@ -112,7 +109,6 @@ class TracksToolFailures(Protocol):
 
     def tool_failed(self, name: str, error: BaseException) -> None:
         """Receive an unexpected exception raised by a tool's function."""
-        ...
 
 
 class GivesLikelihoods(Protocol):
@@ -120,7 +116,6 @@ class GivesLikelihoods(Protocol):
 
     async def gives_likelihoods(self) -> bool:
         """Return True if the server returns token likelihoods, also with constrained output."""
-        ...
 
 
 class BecomesReady(Protocol):
@@ -128,7 +123,6 @@ class BecomesReady(Protocol):
 
     async def become_ready(self) -> Sequence[str]:
         """Choose a model once, and return the notices about the choice."""
-        ...
 
 
 class Prepares(Protocol):
@@ -136,7 +130,6 @@ class Prepares(Protocol):
 
     def prepare(self) -> None:
         """Load it once. Thread-safe; raises `ConfigError`."""
-        ...
 
 
 class FindsWindow(Protocol):
@@ -144,7 +137,6 @@ class FindsWindow(Protocol):
 
     async def find_context_window(self) -> int | None:
         """Query the server; afterwards `context_window` holds the result."""
-        ...
 
 
 class CountsTokens(Protocol):
@@ -152,7 +144,6 @@ class CountsTokens(Protocol):
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
         """Return the input tokens in a request. Arguments and errors are those of `BaseLLMClient.chat`."""
-        ...
 
 
 class GroupsModels(Protocol):
@@ -160,7 +151,6 @@ class GroupsModels(Protocol):
 
     def with_each(self, wrap: Callable[[ChatModel], ChatModel]) -> ChatModel:
         """Return the same group with each client wrapped."""
-        ...
 
 
 class ShowsRequest(Protocol):
@@ -174,7 +164,6 @@ class ShowsRequest(Protocol):
         stream: bool,
     ) -> JsonObject | None:
         """Return the body of a request; None if it cannot be built."""
-        ...
 
 
 def model_of(client: object) -> str:

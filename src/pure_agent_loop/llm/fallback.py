@@ -425,7 +425,6 @@ class LimitStore(Protocol):
         Raises:
             PureAgentLoopError: The storage is unavailable.
         """
-        ...
 
 
 class _MinuteLedger:

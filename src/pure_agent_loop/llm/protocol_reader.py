@@ -23,11 +23,9 @@ class Decoder(Protocol):
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         """Add bytes; return the payloads of the events they complete."""
-        ...
 
     def flush(self) -> Iterable[bytes]:
         """Return the last payloads at the end of the body."""
-        ...
 
 
 class ProtocolReader(ABC):

@@ -27,11 +27,9 @@ class Headers(Protocol):
 
     def get(self, name: str, default: str, /) -> str:
         """Return a header, or the default."""
-        ...
 
     def items(self) -> Any:
         """Return pairs of a name and its text."""
-        ...
 
 
 def named_wait(headers: Headers, details: object, *, is_rate_limit: bool) -> float | None:

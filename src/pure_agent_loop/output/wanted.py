@@ -12,7 +12,6 @@ class PartialOutput(Protocol):
 
     def feed(self, delta: Delta) -> list[Any]:
         """Return the value so far, as a list of one; empty if unchanged."""
-        ...
 
 
 class OutputSpec(Protocol):
@@ -23,20 +22,15 @@ class OutputSpec(Protocol):
     @property
     def response_format(self) -> dict[str, Any] | None:
         """The response format for requests; None for text."""
-        ...
 
     def partial(self) -> PartialOutput | None:
         """Return a reader for a streamed answer; None for text."""
-        ...
 
     async def judge(self, text: str) -> tuple[dict[str, Any], Any]:
         """Return ``{"value": ...}`` in plain form with the output itself, or ``{"why": ...}``."""
-        ...
 
     def load(self, plain: Any) -> Any:
         """Return the output from its plain form."""
-        ...
 
     def complaint(self, why: str) -> str:
         """Return the message that tells the model about a rejected answer."""
-        ...

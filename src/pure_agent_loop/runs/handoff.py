@@ -240,7 +240,6 @@ class Journals(Protocol):
 
     def begin_handed(self, state: QueryState, kit: Kit, *, history: bool) -> None:
         """Record the start of the next agent's loop."""
-        ...
 
 
 def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryState, Kit]:

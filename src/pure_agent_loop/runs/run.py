@@ -285,7 +285,6 @@ class Binds(Protocol):
 
     def bind(self, prompts: Prompts, redactor: Redactor | None) -> None:
         """Use the texts and the secrets of the run that begins."""
-        ...
 
 
 def begin(kit: Kit, run_input: RunInput, journal: Journal | None = None) -> tuple[QueryState, Kit]:
@@ -395,7 +394,6 @@ class Receives(Protocol[Target_contra, Received_co]):
         self, journal: Journal, options: Mapping[str, Any], agent: str, deliver: Target_contra | None
     ) -> Callable[[QueryState, Kit], Awaitable[Received_co]]:
         """Check that a run can be continued, and return the function that hands it over; see `Run.detach`."""
-        ...
 
 
 class Run(Generic[Out_co]):

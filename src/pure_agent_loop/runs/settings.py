@@ -143,7 +143,6 @@ class HasTool(Protocol):
 
     def tool(self) -> Tool:
         """Return the tool."""
-        ...
 
 
 def with_handoff_tools(tools: ToolRegistry, handoffs: Mapping[str, HasTool]) -> ToolRegistry:
@@ -557,7 +556,6 @@ class HasKit(Protocol):
     @property
     def config(self) -> AgentConfig:
         """Settings of the agent."""
-        ...
 
 
 Viewed = TypeVar("Viewed", bound=HasKit)

@@ -13,11 +13,9 @@ class Tracer(Protocol):
 
     async def watch(self, drive: Callable[[Any, Any], Awaitable[None]], state: Any, kit: Any) -> None:
         """Drive a run and trace it."""
-        ...
 
     def carrier(self) -> Mapping[str, str]:
         """Return the trace context for work in another process; empty outside a trace."""
-        ...
 
 
 def set_tracer(tracer: Tracer | None) -> None:

@@ -34,7 +34,6 @@ class Validator(Protocol):
 
     def validate_python(self, value: Any, /) -> Any:
         """Return keyword arguments. Raises ``pydantic_core.ValidationError``."""
-        ...
 
 
 def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:

@@ -78,17 +78,14 @@ class SessionLog(Protocol):
     @property
     def session_id(self) -> str:
         """Id of the session."""
-        ...
 
     @property
     def records(self) -> Sequence[Record]:
         """Records at the time of opening."""
-        ...
 
     @property
     def problems(self) -> Sequence[str]:
         """Descriptions of damage found when the session was opened, and of its repair."""
-        ...
 
     def append(
         self,
@@ -114,11 +111,9 @@ class SessionLog(Protocol):
             SessionWriteError: The record was not written; earlier records are intact.
             SessionLockedError: Another writer has taken over the session.
         """
-        ...
 
     def close(self) -> None:
         """Release the session for other writers. A second call does nothing."""
-        ...
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +141,6 @@ class SessionStore(Protocol):
             SessionReadError: The storage cannot be read at all.
             SessionWriteError: The storage cannot be written.
         """
-        ...
 
     def read(self, session_id: str) -> Loaded:
         """Read a session, even while another process writes it. Changes nothing.
@@ -156,15 +150,12 @@ class SessionStore(Protocol):
             SessionNotFoundError: The session does not exist.
             SessionReadError: The session cannot be read at all.
         """
-        ...
 
     def list(self) -> Sequence[SessionInfo]:
         """Return all sessions, most recently used first."""
-        ...
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists."""
-        ...
 
     def delete(self, session_id: str) -> None:
         """Delete a session.
@@ -175,7 +166,6 @@ class SessionStore(Protocol):
             SessionLockedError: A writer has the session open.
             SessionWriteError: The session cannot be deleted.
         """
-        ...
 
 
 class HasStore(Protocol):
@@ -196,7 +186,6 @@ class AppendsMany(Protocol):
         Args:
             rows: Type and data of each record.
         """
-        ...
 
 
 class Stamps(Protocol):
@@ -204,7 +193,6 @@ class Stamps(Protocol):
 
     def stamp(self, session_id: str) -> object:
         """Return a value that changes with each record; None if the session does not exist."""
-        ...
 
 
 class ClosesStore(Protocol):
@@ -212,7 +200,6 @@ class ClosesStore(Protocol):
 
     def close(self) -> None:
         """Close the connections."""
-        ...
 
 
 def _forget_opening_locks() -> None:
@@ -364,7 +351,6 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Release the session for other writers."""
-        ...
 
 
 class BaseLog(ABC):

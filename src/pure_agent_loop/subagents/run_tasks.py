@@ -66,7 +66,6 @@ class DepthAware(Protocol):
 
     def below(self, depth: int) -> Background:
         """Return a copy of this background-task manager for a subagent at this depth."""
-        ...
 
 
 @dataclass(eq=False)

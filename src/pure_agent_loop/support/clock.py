@@ -18,19 +18,15 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return the seconds since the epoch."""
-        ...
 
     def monotonic(self) -> float:
         """Return the seconds since an arbitrary start; never decreases."""
-        ...
 
     def random(self) -> float:
         """Return a number from 0 to 1, for jitter."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...
 
 
 class SystemClock:

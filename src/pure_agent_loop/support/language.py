@@ -99,12 +99,10 @@ class Messages(Protocol):
     @property
     def language(self) -> str:
         """One of `LANGUAGES`."""
-        ...
 
     @property
     def sentences(self) -> Mapping[str, str]:
         """Custom messages, by name."""
-        ...
 
 
 class use_messages:  # noqa: N801 - used as `with use_messages(...)`

@@ -134,7 +134,6 @@ class Closable(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        ...
 
 
 def close_at_exit(resource: Closable) -> None:

@@ -40,11 +40,9 @@ class Times(Protocol):
 
     def after(self, moment: float) -> float:
         """Return the first due time after a moment, in seconds since the epoch."""
-        ...
 
     def latest(self, first: float, last: float, most: int) -> list[float]:
         """Return the newest due times within a span (ends included), oldest first."""
-        ...
 
 
 class Interval:

@@ -44,29 +44,23 @@ class HttpResponse(Protocol):
     @property
     def headers(self) -> Headers:
         """Response headers."""
-        ...
 
     @property
     def at_end(self) -> bool:
         """True if the body is known to be read to its end."""
-        ...
 
     @property
     def sent(self) -> Mapping[str, str] | None:
         """Headers of the request; None if they are those of the settings and the options."""
-        ...
 
     async def read(self) -> bytes:
         """Wait for the next piece of the body, decompressed; empty at the end."""
-        ...
 
     def buffered(self) -> bytes:
         """Return the bytes received before `read` failed, once."""
-        ...
 
     async def aclose(self) -> None:
         """Release the connection; close it if the body was not read to its end."""
-        ...
 
 
 class Transport(Protocol):
@@ -81,15 +75,12 @@ class Transport(Protocol):
         Raises:
             Exception: An error that `failures.translate_error` handles.
         """
-        ...
 
     async def get(self, url: str, seconds: float) -> Any:
         """Get JSON from another URL of the server. Raises any error."""
-        ...
 
     async def close(self) -> None:
         """Close the connections; one in use closes with its response."""
-        ...
 
 
 class HttpTimeouts(NamedTuple):

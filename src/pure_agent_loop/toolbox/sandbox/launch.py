@@ -84,7 +84,6 @@ class Sandbox(Protocol):
 
     def argv(self, start: Start) -> list[str]:
         """Return program and arguments that start a command."""
-        ...
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - for others
         """Return the context to run a command in; on exit, the yielded list holds the restored paths."""
