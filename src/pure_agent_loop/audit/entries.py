@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -16,13 +16,14 @@ from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
 from pure_agent_loop.errors import AuditError, ConfigError
 from pure_agent_loop.support.language import checked_choice
+from pure_agent_loop.support.text import PlainForm
 
 STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
 _RESULT = re.compile(rb'\{"n":\d+,"time":[-+.e\d]+,"kind":"result","of":(\d+),')
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCallEntry:
+class ToolCallEntry(PlainForm):
     """Tool call with its result.
 
     Args:
@@ -72,10 +73,6 @@ class ToolCallEntry:
     call_id: str = ""
     notes: dict[str, Any] = field(default_factory=dict)
     exit_code: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)
 
 
 def history(

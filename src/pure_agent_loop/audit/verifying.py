@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pure_agent_loop.audit.chain import (
 )
 from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
+from pure_agent_loop.support.text import PlainForm
 
 _READ_ATTEMPTS = 5  # repeated, because another process may be writing the head
 _LOSSES = {
@@ -50,7 +51,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(PlainForm):
     """Result of `verify`.
 
     Args:
@@ -73,10 +74,6 @@ class VerifyReport:
     keyed: bool = False
     last_hash: str = GENESIS
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)
 
 
 def verify(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pure_agent_loop.errors import PureAgentLoopError
@@ -12,7 +12,7 @@ from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.permissions import Behavior
 from pure_agent_loop.schema.outcome import ToolOutcome
 from pure_agent_loop.support.clock import Clock
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.text import PlainForm, safe_str
 
 Effect = Callable[[], Awaitable[ToolOutcome]]
 Notify = Callable[[str], Awaitable[None]]
@@ -97,7 +97,7 @@ async def _notify(notice: str | None, notify: Notify) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(PlainForm):
     """Change that a step made to one file of the workspace.
 
     Args:
@@ -113,10 +113,6 @@ class FileChange:
     added: int = 0
     removed: int = 0
     is_binary: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

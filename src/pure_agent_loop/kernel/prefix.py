@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pure_agent_loop.llm.messages import SYSTEM_ROLES
 from pure_agent_loop.support.language import TranslatedText, notice
+from pure_agent_loop.support.text import PlainForm
 
 # Parts of a request, in the order in which a cache reads them.
 PARTS = ("model", "tools", "system", "messages")
@@ -25,7 +26,7 @@ _MESSAGES = ("messages", "input", "contents")
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixChange:
+class PrefixChange(PlainForm):
     """First difference between a request and the previous one.
 
     Args:
@@ -50,10 +51,6 @@ class PrefixChange:
     before: str
     after: str
     writer: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)
 
     def words(self) -> TranslatedText:
         """Return the change as a sentence for people."""

@@ -13,7 +13,7 @@ import json
 import selectors
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,7 +43,7 @@ from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effect, starts_with
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.text import counted, to_jsonable
+from pure_agent_loop.support.text import PlainForm, counted, to_jsonable
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
@@ -60,7 +60,7 @@ _COUNTS = ("context", "usage")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(PlainForm):
     """First difference between a replay and the recording.
 
     Args:
@@ -78,10 +78,6 @@ class Difference:
     message: int = 0
     expected: Any = None
     got: Any = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)
 
     def __str__(self) -> str:
         number = f" {self.message}" if self.message else ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.text import PlainForm
 
 EntryKind = Literal["file", "link", "folder", "unkept", "moved"]
 
@@ -51,7 +52,7 @@ def manifest_name(manifest: Mapping[str, PathEntry]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StepInfo:
+class StepInfo(PlainForm):
     """Description of a step that changed something.
 
     Args:
@@ -77,10 +78,6 @@ class StepInfo:
     is_undone: bool = False
     is_whole: bool = True
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
@@ -96,7 +93,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoReport:
+class UndoReport(PlainForm):
     """Result of an undo.
 
     Args:
@@ -115,7 +112,3 @@ class UndoReport:
     removed: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     is_dry: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)

@@ -23,7 +23,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLocke
 from pure_agent_loop.events import TaskState
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import SessionLock, take_lock, write_whole
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.text import PlainForm, safe_str
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
@@ -54,7 +54,7 @@ class TaskNotFoundError(PureAgentLoopError, LookupError):
 
 
 @dataclass(slots=True)
-class TaskRecord:
+class TaskRecord(PlainForm):
     """One task of a subagent.
 
     Args:
@@ -129,10 +129,6 @@ class TaskRecord:
     def is_over(self) -> bool:
         """True if the task has ended."""
         return self.state in ENDED
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TaskRecord:

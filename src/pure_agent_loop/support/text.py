@@ -11,7 +11,7 @@ import linecache
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pure_agent_loop.support.language import message_in, model_text
 
@@ -64,6 +64,16 @@ def parsed_object(text: str | bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+class PlainForm:
+    """Base of dataclasses whose fields are plain values, or dataclasses of these."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain JSON form."""
+        return dataclasses.asdict(cast("Any", self))
 
 
 def present(**fields: Any) -> dict[str, Any]:

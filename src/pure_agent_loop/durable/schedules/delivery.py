@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions import check_session_name
 from pure_agent_loop.support.folders import expanded
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.text import PlainForm
 
 MAX_TIMEOUT = 3_600.0
 MAX_RETRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(PlainForm):
     """Target for an answer. Create one with `to_session`, `to_file` or `to_command`.
 
     Args:
@@ -54,10 +55,6 @@ class Delivery:
             )
         if not 0 <= self.retries <= MAX_RETRIES:
             raise ConfigError(f"retries={self.retries!r:.40} must be from 0 to {MAX_RETRIES}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Delivery:
