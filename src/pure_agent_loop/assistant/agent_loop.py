@@ -248,14 +248,12 @@ class AgentLoop:
         view, events = _TextView(self.context_builder.words), run.stream()
         try:
             async for event in events:
-                text = view.feed(event)
-                if text:
+                if text := view.feed(event):
                     yield text
         finally:
             await events.aclose()
         result = run.result()
-        rest = _after(result, self.context_builder.words)
-        if rest:
+        if rest := _after(result, self.context_builder.words):
             yield f"\n\n{rest}" if view.shown else rest
         result.raise_for_error()
 

@@ -165,8 +165,7 @@ class PersonaConfig:
             ConfigError: A key is unknown, or a value is invalid.
         """
         known = [field.name for field in fields(cls)]
-        unknown = [str(key) for key in data if key not in known]
-        if unknown:
+        if unknown := [str(key) for key in data if key not in known]:
             raise ConfigError(f"unknown persona field {unknown[0]!r}. Use: {', '.join(known)}.")
         rules = data.get("rules", ())
         return cls(**{**data, "rules": tuple(rules) if isinstance(rules, list) else rules})

@@ -435,8 +435,7 @@ class ChainWriter:
 
     def _note_damage(self, lines: Sequence[Fields]) -> None:
         """Keep a notice about damage for the user. A torn line that a killed writer left is not damage."""
-        kinds = {line["kind"] for line in lines} - {"torn"}
-        if kinds:
+        if kinds := {line["kind"] for line in lines} - {"torn"}:
             self._notices.append(
                 model_text("audit_lost" if "lost" in kinds else "audit_damaged", path=self.folder)
             )

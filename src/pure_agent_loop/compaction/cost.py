@@ -103,8 +103,7 @@ def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, 
     cuts = [(at, [*old[:at], *new[at:]]) for at in places]
     fitting = [cut_at(at, old, sizes, limit, rounds, rates) for at, sizes in cuts if sum(sizes) <= limit]
     most = summary_cost(limit, sum(old), rounds, rates)
-    worth = [cut for cut in fitting if cut.cost <= most * cut.requests]
-    if worth:
+    if worth := [cut for cut in fitting if cut.cost <= most * cut.requests]:
         return max(worth, key=lambda cut: (cut.saving - cut.cost) / cut.requests)
     return None if fitting else cut_at(places[0], old, cuts[0][1], limit, rounds, rates)
 

@@ -65,8 +65,7 @@ class HistoryFacts:
             f"{prompts.summary_tools} {', '.join(self.tools)}" if self.tools else "",
         ]
         left = tokens - sum(map(estimate_tokens, parts))
-        lines = _ends(self.calls, left)
-        if lines:
+        if lines := _ends(self.calls, left):
             parts += ["\n".join([prompts.summary_calls, *lines])]
         return "\n".join(part for part in parts if part)
 

@@ -87,8 +87,7 @@ class Deletion:
         if not self._store.exists(session_id):
             self._store.delete(session_id)  # raises SessionNotFoundError
         runs = sorted(self.runs_of(session_id))
-        unfinished = [run_id for run_id in runs if not self._queue.info(run_id).has_ended]
-        if unfinished:
+        if unfinished := [run_id for run_id in runs if not self._queue.info(run_id).has_ended]:
             raise ConfigError(notice("library.run_unfinished", runs=", ".join(unfinished)))
         self._delete_session(session_id, 0.0)
         self._delete_rows(runs)

@@ -134,8 +134,7 @@ class Worker:
         models = {name: model_of(agent.llm) for name, agent in agents.items()}
         self.queues = {name: queue_of(model) for name, model in models.items()}
         self._limits = {queue_of(model): self._rates.get(model) for model in models.values()}
-        unknown = set(self._rates) - set(models.values())
-        if unknown:
+        if unknown := set(self._rates) - set(models.values()):
             raise ConfigError(
                 notice(
                     "library.rates_models",

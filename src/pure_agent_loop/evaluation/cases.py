@@ -163,8 +163,7 @@ def case_from(plain: Any, where: str, evaluators: Callable[[Any, str], Sequence[
 
 
 def _refuse_unknown(table: Mapping[Any, Any], known: Iterable[str], where: str) -> None:
-    unknown = [str(name) for name in table if name not in known]
-    if unknown:
+    if unknown := [str(name) for name in table if name not in known]:
         raise ConfigError(
             notice("library.case_field", where=where, unknown=unknown[0], known=", ".join(known))
         )

@@ -117,8 +117,7 @@ def without_endpoint(url: str) -> str:
     path = _ENDPOINT.sub("", parts.path)
     if path == parts.path:
         return url
-    lost = urllib.parse.parse_qs(parts.query).keys() - _OWN_PARAMETERS
-    if lost:
+    if lost := urllib.parse.parse_qs(parts.query).keys() - _OWN_PARAMETERS:
         raise ConfigError(
             f"base_url={shown_url(url)!r} is the URL of an endpoint, and its parameters are not sent: "
             f"{', '.join(sorted(lost))}. Use the server's URL, and the request option extra_query=..."

@@ -471,8 +471,7 @@ class _Repair:
 
     def _open_call_for(self, original_id: str, message: Message) -> str | None:
         """Return the open call that a result answers: by id, or by name if one of them has no id."""
-        exact = self._renamed.get(original_id)
-        if exact:
+        if exact := self._renamed.get(original_id):
             return exact.pop(0)
         free = [(key, new) for key, ids in self._renamed.items() for new in ids if not (key and original_id)]
         named = [pair for pair in free if self._asked[pair[1]][1] == message.get("name")]

@@ -57,8 +57,7 @@ def estimate_message(message: JsonFields) -> int:
     """Estimate the tokens of a message."""
     content = message.get("content")
     text, media = (content or "", 0) if isinstance(content, (str, type(None))) else _text_of_parts(content)
-    calls = message.get("tool_calls")
-    if calls:
+    if calls := message.get("tool_calls"):
         text += _JSON.encode(calls)
     return estimate_tokens(text) + media + MESSAGE_OVERHEAD
 

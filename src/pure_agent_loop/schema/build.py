@@ -251,8 +251,7 @@ def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Map
     """Add the default and the description of a parameter to its schema."""
     if schema is None:  # the schema lists a parameter with an alias under the alias
         return
-    description = _explicit_description(parameter) or docs.get(parameter.name)
-    if description:
+    if description := _explicit_description(parameter) or docs.get(parameter.name):
         schema["description"] = description
     if not parameter.required and "default" not in schema:
         schema.update(_default(parameter.default))

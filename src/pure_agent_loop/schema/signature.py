@@ -203,15 +203,13 @@ def scope_of(function: Callable[..., Any] | None) -> _Scope:
 
 
 def _refuse_unnamed(name: str, declared: list[inspect.Parameter]) -> None:
-    bad = [str(p).split(":")[0] for p in declared if p.kind in _VARIADIC]
-    if bad:
+    if bad := [str(p).split(":")[0] for p in declared if p.kind in _VARIADIC]:
         raise ConfigError(
             f"Tool {name!r} takes {' and '.join(bad)}, which has no JSON Schema. Name every parameter "
             "(use a list or dict for open-ended input). Decorators of the function "
             "need functools.wraps."
         )
-    only = [p.name for p in declared if p.kind is _POSITIONAL_ONLY]
-    if only:
+    if only := [p.name for p in declared if p.kind is _POSITIONAL_ONLY]:
         raise ConfigError(
             f"Tool {name!r}: positional-only parameter {_quoted(only)} cannot be passed by name, "
             "as models do. Remove the '/' from the signature."

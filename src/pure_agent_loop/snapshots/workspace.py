@@ -207,8 +207,7 @@ class WorkspaceSnapshots:
         await self._write({**record, "files": total}, "after", snapshot)
         notices = [f"{total - MAX_CHANGES} more files were changed."] if total > MAX_CHANGES else []
         for kind, reason in _NOT_UNDONE.items():
-            lost = of_kind(kind, before, snapshot.manifest)
-            if lost:
+            if lost := of_kind(kind, before, snapshot.manifest):
                 notices.append(f"{reason}: {_list_paths(lost)}.")
         return changes, notices
 

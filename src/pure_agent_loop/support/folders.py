@@ -14,8 +14,7 @@ _APP = "pure-agent-loop"
 
 def data_folder() -> Path:
     """Return ``PAL_HOME`` if set, else the platform's folder for application data."""
-    named = variable(HOME_VARIABLE)
-    if named:
+    if named := variable(HOME_VARIABLE):
         return Path(named).expanduser().resolve()
     return _platform_folder() / _APP
 

