@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -22,6 +21,7 @@ from pure_agent_loop.llm.messages import Message, text_of, tool_message, user_me
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import default_language
 from pure_agent_loop.support.terminal import one_line
@@ -31,7 +31,6 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-LOG = logging.getLogger("pure_agent_loop")
 MAX_REMEMBERED_CHARS = 2_000
 MAX_CONTEXT_CHARS = 20_000
 Context = Mapping[str, Any] | str | list[Message] | tuple[Message, ...]

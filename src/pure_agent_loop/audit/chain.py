@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import io
 import json
-import logging
 import os
 import re
 import time
@@ -26,6 +25,7 @@ from pure_agent_loop.audit.folder import file_name, files_in, locked, make_folde
 from pure_agent_loop.errors import AuditError, ConfigError
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import append_all, sync_folder
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.locking import OPEN_FLAGS
 from pure_agent_loop.support.text import parsed_object
@@ -46,7 +46,6 @@ _END_LENGTH = len(b',"hash":""}\n') + 64
 MAX_LINE_BYTES = 4 << 20  # maximum bytes to read as one line; written lines are much shorter
 NAME = "head"
 PLACE = 512  # bytes of a slot: one sector, which a disk writes atomically
-LOG = logging.getLogger("pure_agent_loop")
 _FIX = "Free space or make the folder writable, or give AuditLog another path; until then no tool is called"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -52,6 +51,7 @@ from pure_agent_loop.sessions.store import (
 from pure_agent_loop.sessions.stores.records import BASE, Record
 from pure_agent_loop.sessions.transcript import DURABLE_RUN, read_resume_point
 from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import present, safe_str, to_jsonable
 
@@ -60,7 +60,6 @@ from pure_agent_loop.support.text import present, safe_str, to_jsonable
 # detects a takeover of the session, and can stop an attempt between two steps as if the process had died
 # there.
 
-LOG = logging.getLogger("pure_agent_loop")
 PAUSE_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 60.0
 _MARKED = ("run", BASE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import math
 import os
 import re
@@ -28,12 +27,12 @@ from pure_agent_loop.events import AnyEvent, Event, EventType
 from pure_agent_loop.sessions import SessionStore, SqliteStore
 from pure_agent_loop.sessions.stores.postgres_pool import connect, import_psycopg
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.folders import data_folder, expanded
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import clean_text, safe_str
 from pure_agent_loop.support.variables import DATABASE_VARIABLE
 
-LOG = logging.getLogger("pure_agent_loop")
 PATIENCE = 30.0  # seconds to retry while a database is unavailable
 PAGE = 500  # maximum events per query
 _PAUSE = 0.1

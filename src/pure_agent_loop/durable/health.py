@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections import defaultdict
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.durable.values import WORKFLOW, DurableError
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.prometheus import CONTENT_TYPE, Gauge, Labels
 from pure_agent_loop.support.text import safe_str
@@ -20,7 +20,6 @@ from pure_agent_loop.support.text import safe_str
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-LOG = logging.getLogger("pure_agent_loop")
 SECONDS = 10.0  # maximum seconds to receive a request
 ENGINE = {
     "pal_database_up": ("gauge", "1 if the engine's database is available."),

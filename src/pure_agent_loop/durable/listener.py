@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import selectors
 import socket
 import threading
@@ -24,10 +23,10 @@ from typing import Any
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.sessions.stores.postgres_pool import abandon
 from pure_agent_loop.support.clock import set_within
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
-LOG = logging.getLogger("pure_agent_loop")
 # A worker listens to one channel, readers to the other: the events of all runs do not wake all workers.
 WORK, RUNS = "pal_work", "pal_runs"
 EVENTS = " events"  # suffix: RUN_ID + EVENTS is the topic of a run's events and end; RUN_ID alone, of its end

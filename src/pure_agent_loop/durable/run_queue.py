@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -33,10 +32,10 @@ from pure_agent_loop.permissions import Verdict, as_answer
 from pure_agent_loop.runs.tracing import carrier as trace_carrier
 from pure_agent_loop.sessions.questions import GivenAnswer, already_answered, author_of
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import as_text
 
-LOG = logging.getLogger("pure_agent_loop")
 _INSERT_ANSWER = """
 INSERT INTO @answers (run, step, call, verdict) VALUES (?, ?, ?, ?)
 ON CONFLICT (run, step, call) DO NOTHING

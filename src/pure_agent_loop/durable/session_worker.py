@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,10 +16,10 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
-LOG = logging.getLogger("pure_agent_loop")
 WATCH_SECONDS = 1.0  # seconds between checks whether an executing run was cancelled
 
 
@@ -143,7 +142,7 @@ class SessionWorker:
             return await work
         except asyncio.CancelledError:
             return None
-        except Exception as error:  # a bug fails the run; otherwise it would be retried forever
+        except Exception as error:  # noqa: BLE001 - a bug fails the run; otherwise it would be retried forever
             LOG.exception("Run %s failed.", run_id)
             return failed_with(PureAgentLoopError(safe_str(error)))
         finally:

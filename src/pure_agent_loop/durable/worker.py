@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -40,11 +39,11 @@ from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.prometheus import USAGE, Gauge, Meters
 from pure_agent_loop.support.text import safe_str
 
-LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 0.5  # seconds between checks for dead workers, while other workers execute runs
 IDLE_SECONDS = 5.0  # seconds between these checks otherwise
 ANSWERED_SECONDS = 5.0  # seconds between checks for answered runs that no process requeued

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -18,13 +17,13 @@ from pure_agent_loop.durable.run_table import RunTable
 from pure_agent_loop.durable.values import DurableError, shown_exit
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import find_program
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.variables import DATABASE_VARIABLE
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-LOG = logging.getLogger("pure_agent_loop")
 DELAY_SECONDS = 1.0  # seconds before the restart of a worker that was ready
 MAX_DELAY_SECONDS = 60.0  # maximum seconds before a restart, if the worker never becomes ready
 _POLL_SECONDS = 0.05  # seconds between checks while a worker starts

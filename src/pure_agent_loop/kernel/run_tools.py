@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,13 +12,12 @@ from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.kernel.journal import Journal, as_effect
 from pure_agent_loop.llm.profiles import ForeignTool
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.failures import LOG, log_failure
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolsets.sets import tools_of
 
-LOG = logging.getLogger("pure_agent_loop")
 LEAVE_SECONDS = 5.0  # seconds for a toolset to close; then it is abandoned
 _DEFAULTS = {
     **dict.fromkeys(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.folders import file_stamp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-LOG = logging.getLogger("pure_agent_loop")
 
 
 class KeyFile(str):
@@ -51,7 +49,7 @@ class KeyFile(str):
             try:
                 self._key = _read(self.path)
             except ConfigError as error:
-                LOG.error("%s The former key is used.", error)  # noqa: TRY400 - the reason is enough
+                LOG.error("%s The former key is used.", error)
         return self._key
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -21,10 +20,10 @@ from pure_agent_loop.durable.session_worker import SessionWorker, open_runs
 from pure_agent_loop.durable.values import MAX_ATTEMPTS, queues_of
 from pure_agent_loop.ray.cluster import import_ray
 from pure_agent_loop.support.clock import set_within
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
-LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 1.0
 ANSWERED_SECONDS = 5.0  # seconds between checks for answered or released runs that no process queued
 LEAVE_SECONDS = 10.0  # idle seconds after which a process exits if its keeper is dead

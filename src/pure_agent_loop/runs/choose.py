@@ -6,7 +6,6 @@ Order: the given endpoint or key; a server running on this machine; the embedded
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import re
 import threading
@@ -23,6 +22,7 @@ from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, DefaultModel, Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
@@ -31,7 +31,6 @@ from pure_agent_loop.support.threads import in_thread
 if TYPE_CHECKING:
     from pure_agent_loop.llm.protocol_client import ProtocolClient
 
-LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # sent to local servers in place of the real key
 # Prefixes of model names for protocols other than chat completions.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +25,10 @@ from pure_agent_loop.durable.values import FIRED, RunExistsError, TaskInfo
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.media import ImageError
 from pure_agent_loop.sessions.cost import SCHEDULE
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
-LOG = logging.getLogger("pure_agent_loop")
 MAX_ENDED = 100  # number of ended firings to keep per schedule
 MAX_COUNTED = 10_000  # maximum due times to count one by one for the detail of a skipped firing
 MAX_PROMPT_BYTES = 1_000_000
@@ -167,7 +166,7 @@ class Firings:
             pass
         except (ConfigError, ImageError, OSError) as error:
             state, detail = "failed", safe_str(error)
-            LOG.error("Schedule %s: %s did not start: %s", schedule.name, run_id, detail)  # noqa: TRY400 - no bug
+            LOG.error("Schedule %s: %s did not start: %s", schedule.name, run_id, detail)
         self._move(run_id, "due", state, detail=detail)
         return state != "running"
 

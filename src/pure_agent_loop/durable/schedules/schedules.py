@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from pure_agent_loop.durable.listener import SCHEDULES, WORK
 from pure_agent_loop.durable.schedules.schedule import Schedule
 from pure_agent_loop.durable.values import FIRED, DurableNotFoundError
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 
-LOG = logging.getLogger("pure_agent_loop")
 _ALL = "SELECT name, spec, enabled, anchor, next_at, revision FROM @schedules"
 _ADD = "INSERT INTO @schedules (name, spec, enabled, anchor, next_at, revision) VALUES (?, ?, ?, ?, ?, 0)"
 _REPLACE = """ ON CONFLICT (name) DO UPDATE SET spec = excluded.spec, enabled = excluded.enabled,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -21,9 +20,9 @@ from pure_agent_loop.durable.schedules.posting import (
     post_to_file,
     retry_or_fail,
 )
+from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.text import safe_str
 
-LOG = logging.getLogger("pure_agent_loop")
 TICK_SECONDS = 1.0
 MAX_DELIVERIES = 4
 
