@@ -82,7 +82,7 @@ from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
     from types import UnionType
-    from typing import _SpecialForm  # what checkers take a `Literal` for; they do not support TypeForm yet
+    from typing import _SpecialForm  # checkers give a `Literal` this type; they do not support TypeForm yet
 
     from typing_extensions import Self, Unpack
 
@@ -112,8 +112,8 @@ class Agent(Runnable[Deps, Out]):
 
     Args:
         model: Model name; ``"anthropic:NAME"``, ``"gemini:NAME"`` or ``"responses:NAME"`` for its maker's
-            protocol, ``"bedrock:NAME"`` or ``"vertex:NAME"`` for Claude through a cloud. Without a base URL
-            also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an embedded model.
+            protocol, ``"bedrock:NAME"`` or ``"vertex:NAME"`` for Claude through a cloud. Without a base URL,
+            ``"local"``, ``"local:NAME"`` or ``PATH.gguf`` selects an embedded model.
         api_key: API key, or a `KeyFile`; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI's or the protocol's own URL.
         llm: Custom client, such as an `OpenAIClient`, instead of `model`.
@@ -123,8 +123,8 @@ class Agent(Runnable[Deps, Out]):
             be a sync or async function that returns the text, or a list of texts and functions.
         limits: Limits of a run.
         retry: Retry policy for failed requests.
-        temperature: Sampling temperature; None sends none. 0.7, the default, is omitted for models that
-            reject it; of any other value such a model's rejection is an error.
+        temperature: Sampling temperature; None omits it. The default, 0.7, is omitted for models that reject
+            it; any other rejected value is an error.
         thinking_level: ``low``, ``medium`` or ``high``; ``none`` switches thinking off; ``off`` sends
             nothing, so a model that thinks by default still does.
         emit_reasoning_events: True emits the model's reasoning as events.
@@ -485,14 +485,14 @@ class Agent(Runnable[Deps, Out]):
 
 
 def served_agents(agents: Mapping[str, Any], keeper: str, advice: str) -> dict[str, Agent[Any, Any]]:
-    """Return agents by name, for a server that keeps the sessions of all of them in one place.
+    """Check agents for a server that stores all their sessions in one place, and return them by name.
 
     Args:
-        keeper: Place of the sessions, for the error.
-        advice: How to read or to set that place, for the error.
+        keeper: Name of that place, for the error message.
+        advice: How to read or set that place, for the error message.
 
     Raises:
-        ConfigError: A value is not an agent, or an agent has `sessions` of its own.
+        ConfigError: A value is not an agent, or an agent has its own `sessions`.
     """
     for name, agent in agents.items():
         if not isinstance(agent, Agent):

@@ -46,8 +46,8 @@ def answer_of(
     """Return the answer of a run.
 
     Args:
-        ask: How to set the function that asks, for an error.
-        listed: What lists the questions and the open calls, for an error.
+        ask: How to set the permission function, for the error message.
+        listed: Object that lists the questions and the open calls, for the error message.
 
     Raises:
         ConfigError: The run waits for a permission or for a result from outside.

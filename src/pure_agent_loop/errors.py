@@ -148,7 +148,7 @@ class LLMError(PureAgentLoopError):
         kind: One of :data:`ErrorKind`; decides whether a retry can help.
         status: HTTP status, if any.
         retry_after: Seconds the server asked to wait, if any.
-        said: Error text from the server, if any, without what `message` adds to it.
+        said: Error text from the server, if any, without the additions of `message`.
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts

@@ -105,8 +105,8 @@ class ReactLoop:
         tool_registry: Tools, as a `ToolRegistry` or a list.
         limits: Limits of a run.
         retry: Retry policy for failed requests.
-        max_steps: Hard limit on steps (15 unless `limits` sets ``max_turns``); None for no limit. Beside
-            ``max_turns``, the smaller one holds.
+        max_steps: Hard limit on steps (15 unless `limits` sets ``max_turns``); None for no limit. If
+            ``max_turns`` is also set, the smaller one applies.
         enable_retry: False sends each request once.
         enable_doom_detection: False allows unlimited repetition of the same call.
         llm_kwargs: Additional fields for every request; see `Agent`.
@@ -194,7 +194,7 @@ class ReactLoop:
 
     @property
     def max_steps(self) -> int | None:
-        """Hard limit on steps that is in force; None for no limit."""
+        """Effective hard limit on steps; None for no limit."""
         return kit_of(self._agent).limits.max_turns
 
     @property

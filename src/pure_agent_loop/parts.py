@@ -1,14 +1,11 @@
 """Parts of a response: text, reasoning and tool calls, each with a state, times, input and output.
 
-============  ==============================  =======================================================
-from          to                              when
-============  ==============================  =======================================================
-pending       running, error                  a call waits for permission or a slot; text has begun
-running       completed, error, backgrounded  the text is written, or the call is done
-completed     (nothing)
-error         (nothing)                       failed, denied, cancelled, or discarded by a retry
-backgrounded  (nothing)                       work continues in the background; a message ends it
-============  ==============================  =======================================================
+    from          to                              when
+    pending       running, error                  a call waits for permission or a slot; text has begun
+    running       completed, error, backgrounded  the text is written, or the call is done
+    completed     (nothing)
+    error         (nothing)                       failed, denied, cancelled, or discarded by a retry
+    backgrounded  (nothing)                       work continues in the background; a message ends it
 
 Every other transition raises. Parts are frozen: a transition returns a new `Part`.
 """

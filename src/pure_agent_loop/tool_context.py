@@ -59,7 +59,7 @@ class ToolContext:
     on_piece: Callable[[str], Awaitable[None]] | None = None
     """Callback for each chunk of a streamed result; None if not set."""
     tool_timeout: float | None = None
-    """``Agent(tool_timeout=)``: seconds for a tool without a timeout of its own; None for no limit."""
+    """``Agent(tool_timeout=)``: seconds for a tool that sets no timeout; None for no limit."""
 
 
 def current_call() -> ToolContext | None:

@@ -140,7 +140,7 @@ def test_run_that_waits_is_named_at_the_next_message(chat, pal, work, worker):
     screen.until("goes on in the background as")
     worker()
     screen.type("and now?" + ENTER)
-    screen.until("that left is waiting_permission")
+    screen.until("is waiting_permission")
     screen.until("Meanwhile: and now")
     leave(screen)
 
@@ -149,12 +149,12 @@ def test_run_that_waits_is_named_at_the_next_message(chat, pal, work, worker):
     ("words", "reason"),
     [
         (["--no-session"], "this conversation is not recorded"),
-        (["--functions", "own.py"], "cannot have these settings of this conversation: --functions"),
+        (["--functions", "own.py"], "cannot use these settings of this conversation: --functions"),
         (
             ["--max-cost-per-day", "5", "--price", "1,1"],
-            "cannot have these settings of this conversation: --max-cost-per-day",
+            "cannot use these settings of this conversation: --max-cost-per-day",
         ),
-        (["--mcp-config", "own.json"], "cannot have these settings of this conversation: MCP"),
+        (["--mcp-config", "own.json"], "cannot use these settings of this conversation: MCP"),
     ],
 )
 def test_run_stays_and_the_setting_is_named(chat, pal, work, words, reason):
@@ -198,7 +198,7 @@ def test_worker_with_another_model_or_language_does_not_run_it(chat, pal, work, 
     assert info["status"] == "failed"
     assert lines(pal) == before
     screen.type("and now?" + ENTER)
-    screen.until("that left is failed")
+    screen.until("is failed")
     leave(screen)
 
 

@@ -280,7 +280,7 @@ class TestTerminal:
         terminal.until(QUESTION)
         terminal.type(CTRL_C)
         assert terminal.end() == 130
-        assert "stopping; Ctrl-C again leaves at once" in terminal.shown
+        assert "stopping; Ctrl-C again exits immediately" in terminal.shown
         assert "pal: cancelled, 1 step" in terminal.shown
         assert "Traceback" not in terminal.shown
         assert "->" not in terminal.shown

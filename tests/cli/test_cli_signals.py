@@ -40,7 +40,7 @@ def test_ctrl_c_ends_the_run_with_a_partial_result(pal):
     result = json.loads(out.splitlines()[-1])
     assert process.returncode == 130
     assert (result["stop_reason"], result["content"]) == ("cancelled", "Half an ")
-    assert b"stopping; Ctrl-C again leaves at once" in err
+    assert b"stopping; Ctrl-C again exits immediately" in err
     assert b"Traceback" not in err
 
 

@@ -89,7 +89,7 @@ def test_runs_that_end_their_process_are_killed_after_three_attempts(supervised)
     assert infos["prompt"].steps == infos["deps"].steps == 0
     assert infos["tool"].steps > 1
     assert (
-        f"3 attempts without progress ended with their process, the last one in step {infos['tool'].steps}"
+        f"the process died in 3 attempts without progress, the last time in step {infos['tool'].steps}"
         in (infos["tool"].error)
     )
     assert deaths <= 8

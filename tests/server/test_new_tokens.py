@@ -85,4 +85,4 @@ def test_token_of_the_owner_changes(server):
 def test_invalid_file_changes_nothing(server, text):
     (server.folder / "users.json").write_text(text)
     assert (status(server, ADA), status(server, OWNER)) == (200, 200)
-    assert (server.folder / "stderr").read_text().count("The users remain as they were") == 1
+    assert (server.folder / "stderr").read_text().count("The users are unchanged") == 1

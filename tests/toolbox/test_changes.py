@@ -138,10 +138,10 @@ class TestEditFile:
     @pytest.mark.parametrize(
         ("old", "help_"),
         [
-            ("def f(a):\n  return a", "What differs is indentation"),
-            ("def f(a): \n    return a", "What differs is trailing spaces"),
-            ("def f( a ):\n    return  a", "What differs is spaces within the lines"),
-            ("DEF f(a):\n    return a", "What differs is upper and lower case"),
+            ("def f(a):\n  return a", "The difference is indentation"),
+            ("def f(a): \n    return a", "The difference is trailing spaces"),
+            ("def f( a ):\n    return  a", "The difference is spaces within the lines"),
+            ("DEF f(a):\n    return a", "The difference is upper and lower case"),
             ("def f(a):\\n    return a", "line breaks, tabs or quotes instead of \\n"),
             (
                 "def f(b):\n    return a",

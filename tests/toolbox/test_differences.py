@@ -74,7 +74,7 @@ def refusal(tools, tmp_path, text, old):
 @pytest.mark.parametrize(("text", "old", "kinds"), CASES)
 def test_exactly_the_differences_are_described(tools, tmp_path, text, old, kinds):
     said = refusal(tools, tmp_path, f"first\n{text}last\n", old)
-    what = said.partition("What differs is ")[2].partition(". The file has:")[0]
+    what = said.partition("The difference is ")[2].partition(". The file has:")[0]
     found = {name for name, words in KINDS.items() if words in what}
     if "escapes" in found:  # it is said what they are instead of
         found -= {"breaks", "quotes"} - set(kinds.split())
@@ -90,7 +90,7 @@ def test_characters_are_named(tools, tmp_path):
 
 def test_equal_escapes_and_look_alikes_are_not_differences(tools, tmp_path):
     said = refusal(tools, tmp_path, "print(“a\\n”)  # ok\n", "print(“a\\n”) # ok")
-    assert "What differs is spaces within the lines. " in said
+    assert "The difference is spaces within the lines. " in said
 
 
 def test_the_place_in_a_long_line_is_shown(tools, tmp_path):
@@ -102,7 +102,7 @@ def test_the_place_in_a_long_line_is_shown(tools, tmp_path):
 
 def test_other_words_are_other_words(tools, tmp_path):
     said = refusal(tools, tmp_path, "def f(a):\n    return “a”\n", 'def f(b):\n    return "a"')
-    assert "What differs" not in said
+    assert "The difference" not in said
     assert "return “a”" in said
 
 

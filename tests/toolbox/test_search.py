@@ -115,7 +115,7 @@ class TestGlob:
     )
     def test_link_that_a_pattern_could_follow_is_named_as_left_out(self, linked: Path, pattern, link) -> None:
         found = SearchTools(Workspace(linked)).glob(pattern)
-        assert f"[links not followed (1): {link!r}; to look behind one, name it in path]" in found
+        assert f"[links not followed (1): {link!r}; to search one, name it in path]" in found
 
     @pytest.mark.parametrize("pattern", ["**/*.ts", "out/*", "out/**", "gone/*.ts"])
     def test_link_to_the_searched_folder_or_outside_is_not_listed(self, linked: Path, pattern) -> None:

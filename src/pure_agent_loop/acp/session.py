@@ -23,7 +23,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
 EDITOR_SECONDS = 30.0  # timeout of the editor's file access
-_STOP_REASONS = {  # protocol's stop reason by stop reason, else by the stop reason's kind
+_STOP_REASONS = {  # the protocol's stop reasons, by our stop reasons or their kinds
     "token_limit": "max_tokens",
     "budget": "max_tokens",
     "content_filter": "refusal",

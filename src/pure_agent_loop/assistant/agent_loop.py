@@ -96,7 +96,7 @@ class AgentLoop:
         max_tool_calls: Tool calls per message; at the limit the answer ends with a note.
         max_history: Messages to keep; older ones are summarised into memory. None means no limit.
         limits: Further limits. Of ``max_turns`` and `max_iterations`, and of the two `max_tool_calls`, the
-            smaller one holds.
+            smaller one applies.
         language: ``en`` or ``zh`` for the framework's texts; None for the language of the context builder.
         trust_folder: Use ``AGENTS.md`` and the skills of the workspace. None uses them if a person trusted
             their exact content in ``pal run``. Texts that are left out are logged.

@@ -236,7 +236,7 @@ class ContextBuilder:
 
 
 def in_language_of(language: str | None, builder: ContextBuilder) -> ContextBuilder:
-    """Return a builder that has no language of its own with its texts in a language."""
+    """Return a builder with its texts in a language; a builder with its own language is unchanged."""
     if builder.language is not None or language is None:
         return builder
     builder = copy(builder)

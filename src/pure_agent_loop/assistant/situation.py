@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.limits import LoopLimits
     from pure_agent_loop.toolbox import Shell
 
-_MAX_NAMES = 20  # changed files that are named
+_MAX_NAMES = 20  # maximum changed files to name
 _MAX_HEAD = 1_000
 _LIMITS = ("max_turns", "max_tool_calls", "max_tokens", "max_cost", "max_seconds")
 _BRANCH = "ref: refs/heads/"
@@ -26,14 +26,14 @@ _BRANCH = "ref: refs/heads/"
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Place, date and rights of an assistant, for ``Agent(facts=Situation(...).text)``.
+    """Working folder, date and permissions of an assistant, for ``Agent(facts=Situation(...).text)``.
 
     Args:
         folder: The working folder.
         shell: The shell of the assistant; None if it has none.
         mode: Permission mode; empty if no tool changes anything.
         is_attended: True if a person can answer questions now.
-        limits: The limits of a run, by name or as they are.
+        limits: The limits of a run, as `LoopLimits` or by name.
         remembered: The newest part of memory.
         about: Facts to begin with, instead of a heading and the date; see `ContextBuilder.note`.
     """
@@ -47,7 +47,7 @@ class Situation:
     about: str = ""
 
     async def text(self) -> str:
-        """Return the facts as they are now, one per line."""
+        """Return the current facts, one per line."""
         about = self.about or model_text(
             "facts", date=date_text(datetime.now().astimezone(), default_language())
         )

@@ -32,7 +32,7 @@ class Deletes(Protocol):
     """Deletion of sessions, in a folder or a database."""
 
     def delete(self, session_id: str) -> None:
-        """Delete a session, in a database also the session's durable runs."""
+        """Delete a session; in a database, also the session's durable runs."""
 
     def delete_stray(self, before: float) -> list[str]:
         """Delete the ended runs without a session, and return their ids."""

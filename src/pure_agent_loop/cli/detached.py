@@ -1,7 +1,7 @@
-"""Continue the run of a conversation in a worker: what the conversation stores, and the agent made of that.
+"""Continue the run of a conversation in a worker: the stored settings, and the agent created from them.
 
-A worker of the same data folder on the same machine makes the agent again from the stored settings. What
-cannot be stored is refused before the run leaves, and a difference in what was made ends the run.
+A worker with the same data folder on the same machine recreates the agent from the stored settings. Settings
+that cannot be stored are rejected before the run is moved, and a run whose recreated agent differs is ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pure_agent_loop.support.language import default_language, notice
 
 STORED = "pal_conversation"  # name of the settings in the metadata of the durable run
 _TABLES = (ToolsetOptions, LimitOptions, PromptOptions, ModelOptions, AnswerOptions)
-# What a worker would have to load from another place than the settings.
+# Options that name code or files, which a worker would have to load separately.
 _NOT_STORED = ("functions", "schema", "subagents_from")
 
 
@@ -56,7 +56,7 @@ def settings_of(
     workspace: Path,
     trusted: Guidance | None,
 ) -> dict[str, Any]:
-    """Return the settings that are in force now, in plain form; see `refusal`."""
+    """Return the current settings in plain form; see `refusal`."""
     values = {row.name: getattr(options, row.name) for row in options_of(*_TABLES)}
     values["price"] = values["price"] and asdict(values["price"])
     return deepcopy(
@@ -70,7 +70,7 @@ def settings_of(
 
 
 def refusal(stored: Mapping[str, Any], toolset: RunToolset, *, shares_costs: bool) -> str:
-    """Return the setting that a worker cannot have; empty if there is none.
+    """Return the name of a setting that a worker cannot use; empty if there is none.
 
     Args:
         shares_costs: True if the worker counts costs in the same database as the conversation.
@@ -92,7 +92,7 @@ class ConversationAgent(Agent):
         """Create a run of the conversation's agent.
 
         Raises:
-            ConfigError: The settings are missing, or this worker would make another agent of them.
+            ConfigError: The settings are missing, or this worker would create a different agent from them.
         """
         metadata = dict(options.pop("metadata", None) or {})
         if STORED not in metadata:

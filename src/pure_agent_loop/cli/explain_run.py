@@ -31,9 +31,9 @@ from pure_agent_loop.support.text import to_jsonable
 _OPTIONS = {"explain_run", "database", "output_format", "quiet", "language", "task"}
 _PACKAGE = Path(pure_agent_loop.__file__).parent
 _LOOP = Path("kernel", "loop.py")
-_REPLAY = "sessions"  # the package that plays the run's surroundings
+_REPLAY = "sessions"  # the package that replays the run
 _MAX_VALUE = 120
-Line = tuple[Path, int]  # a file of the package and the number of a line
+Line = tuple[Path, int]  # file within the package, and line number
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Walk:
     def __init__(self) -> None:
         self.values: list[_Value] = []
         self._run, self._step, self._step_of_run = 0, 0, 0
-        self._early: list[_Value] = []  # values from before the step begins
+        self._early: list[_Value] = []  # values that precede their step
         self._in_loop: tuple[Line, ...] = ()
 
     def add(self, name: str, value: Any) -> None:
@@ -96,7 +96,7 @@ class _Walk:
         self._early = []
 
     def all_values(self) -> list[_Value]:
-        """Return all values; those behind the last step belong to it."""
+        """Return all values; values after the last step are counted to that step."""
         return [*self.values, *self._early]
 
     def _way(self) -> tuple[Line, ...]:

@@ -139,7 +139,7 @@ class ModelOptions(EndpointOptions):
 
 @dataclass
 class PromptOptions:
-    """Add to the task, and select the task's folder."""
+    """Set the prompt, the attachments and the folder of a task."""
 
     system: str | None = option(
         "-s",

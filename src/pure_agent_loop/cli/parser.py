@@ -319,7 +319,7 @@ def make_parser(loaded: Collection[str] = tuple(COMMANDS)) -> _CommandParser:
         prog="pal",
         usage="pal [-h] [--version] COMMAND ...",
         description=_START,
-        epilog="'pal COMMAND --help' shows the options of a command. 'pal run WORD' asks in one word.",
+        epilog="'pal COMMAND --help' shows the options of a command. 'pal run WORD' runs a task of one word.",
     )
     parser.add_argument("--version", action=_VersionAction, version=f"pure-agent-loop {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="pal", required=True)

@@ -132,7 +132,7 @@ class TerminalQuestions:
         """Ask for a text that is not shown while it is typed; empty at end of input."""
         import getpass  # imported lazily: used only at the first start
 
-        try:  # the question comes when the terminal has stopped to show what is typed
+        try:  # the question is shown only after the terminal has stopped echoing input
             return without_reports(getpass.getpass(question, _QuestionStream(self._output))).strip()
         except EOFError:
             return ""

@@ -209,7 +209,7 @@ def _renderer(output: CommandOutput, *, live: bool) -> Renderer:
     if output.colour:
         with suppress(MissingExtraError):
             renderer = RichRenderer(stream=True)
-    # The user has just typed the task, and the command reports the end and errors.
+    # Not shown: the user has just typed the task, and the command itself reports the end and errors.
     unseen = (EventType.LOOP_START, EventType.LOOP_END, EventType.ERROR)
     for kind in unseen if live else (*unseen, *_PIECES):
         renderer.on_event(kind)(lambda _: "")

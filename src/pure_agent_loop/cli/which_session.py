@@ -79,7 +79,7 @@ class SessionTarget:
         self._is_last = is_last
         self._database = database
         self._history: QueryState | None = None
-        self._whole: str | None = None  # session whose runs have not left
+        self._whole: str | None = None  # id of the session if none of its runs was moved to a worker
         self._leave = ExitStack()
 
     def prepare(
@@ -120,8 +120,9 @@ class SessionTarget:
         if self.session_id is not None and self._engine is not None:
             self._engine.bring_notices(self.session_id, inbox, run.prompts, store=self.store)
         if left:
-            inbox.put(model_text("run_left"), synthetic=True)  # without the id: the answer is unread
-            for info in self.open_engine().queue.find_runs(workflow_ids=[left]):  # it may be deleted
+            # The model gets no id of the run, so that it does not read the answer that the user has not seen.
+            inbox.put(model_text("run_left"), synthetic=True)
+            for info in self.open_engine().queue.find_runs(workflow_ids=[left]):  # none if it was deleted
                 if info.status not in ("pending", "running", "completed"):
                     about = {"run": left, "database": at_database(self._database)}
                     notify(user_text("cli.left_status", **about, status=info.status, error=info.error))
@@ -151,7 +152,7 @@ class SessionTarget:
         return self._engine
 
     def receiver(self, model: str = "", **options: Any) -> SessionCopy:
-        """Return what a run of this session can leave for; see `SessionCopy`."""
+        """Return the receiver that continues a run of this session in a worker; see `SessionCopy`."""
         from pure_agent_loop.durable import SessionCopy
 
         self._whole = None
@@ -261,7 +262,7 @@ def place_for_run(
             is_last = options.continue_last or not named
             place = SessionTarget(chosen, store, None, workspace, named=named, is_last=is_last)
         if named:
-            place.left()  # a run that died before it left can be resumed
+            place.left()  # if a process died while moving its run to a worker, this makes the run resumable
         undo.pop_all()
         if not place.attend() and named:
             output.info(user_text("cli.open_elsewhere", session=shlex.quote(chosen)))

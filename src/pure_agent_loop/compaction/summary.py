@@ -177,7 +177,7 @@ def _packed(texts: Sequence[str], tokens: int) -> list[str]:
 
 def _lines(message: HistoryMessage, calls: dict[str, CompletedCall], folder: ResultFolder) -> list[_Line]:
     text = content_text(message)
-    if is_facts(message):  # they are written anew after the compaction
+    if is_facts(message):  # the facts are sent again after the compaction
         return []
     if message["role"] == "tool":
         call = calls.get(message["tool_call_id"])

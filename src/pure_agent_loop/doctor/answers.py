@@ -49,7 +49,7 @@ def plain_answer(s: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 async def usage(s: ProbeSession) -> Found:
-    """Report whether the plain response counted tokens."""
+    """Report whether the plain response included a token count."""
     return ("unknown", notice("doctor.no_plain_answer")) if s.plain is None else _tokens(s.plain)
 
 
@@ -72,7 +72,7 @@ def streaming(s: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 async def stream_usage(s: ProbeSession) -> Found:
-    """Report whether the streamed response counted tokens."""
+    """Report whether the streamed response included a token count."""
     if s.streamed is None or s.streamed.raw is not None:
         return "unknown", notice("doctor.no_stream")
     verdict, detail = _tokens(s.streamed)

@@ -40,7 +40,7 @@ def json_object(_: ProbeSession, answer: ProbeResponse) -> Found:
 
 async def image(s: ProbeSession) -> Found:
     """Test whether the model can see an image."""
-    text = {"type": "text", "text": "Which colour has this image? Answer with one word."}
+    text = {"type": "text", "text": "What colour is this image? Answer with one word."}
     picture = {"type": "image_url", "image_url": {"url": _RED}}
     try:
         with s.trying():  # rejecting the image must not change how images in tool results are sent

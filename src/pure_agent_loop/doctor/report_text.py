@@ -17,7 +17,7 @@ Paint = Callable[[Verdict, str], str]
 
 
 def unpainted(verdict: Verdict, text: str) -> str:  # noqa: ARG001 - a `Paint`
-    """Return the text as it is."""
+    """Return the text unchanged."""
     return text
 
 

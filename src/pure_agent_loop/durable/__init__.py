@@ -4,16 +4,16 @@
     listener      wake-ups by notifications of PostgreSQL, in place of polls
     connections   the few connections of a process to PostgreSQL
     database      the database, this package's tables in it, and the events of runs
-    run_table     the runs with their agents, places in sessions, and statuses: lists and turns
-    carrier       what moves runs to processes: the protocol, and DBOS
-    table_carrier  a carrier for engines that only start processes: states in a table of this package
+    run_table     the table of runs, with agent, place in the session, and status
+    carrier       delivery of runs to processes, as a protocol and with DBOS
+    table_carrier  a carrier with run states in a table, for engines that only start processes
     session_worker  executes the runs of a session for such an engine
     table_engine  base class of such an engine
     run_queue     operations on a run, by run id: state, turns, answers, ownership
     client        submit and list runs; `Handle`, a view of one run
     task_options  task options, kept until a worker starts the run
     attempt       one attempt to execute a run, and the guard for its session
-    taking        DBOS's threads that take runs, woken by notifications
+    taking        DBOS's threads that claim runs, woken by notifications
     liveness      detection of dead workers
     worker        a process that executes runs
     worker_process  a worker in a child process

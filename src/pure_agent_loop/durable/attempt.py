@@ -56,8 +56,9 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import present, safe_str, to_jsonable
 
 # -- session store for one attempt to execute a durable run ----------------------------------------------
-# The store marks the session's runs with the id of the durable run, so that the next attempt resumes it. It
-# detects a takeover of the session, and can stop an attempt between two steps as if the process had died
+# The store marks the session's runs with the id of the durable run, so that the next attempt resumes it. The
+# store detects a takeover of the session, and can stop an attempt between two steps as if the process had
+# died
 # there.
 
 PAUSE_SECONDS = 0.5
@@ -238,7 +239,7 @@ class GuardedStore:
 
 
 def delay_of(earlier: int) -> float:
-    """Return the seconds before an attempt, by the number of earlier ones without progress."""
+    """Return the delay in seconds before an attempt, after a number of attempts without progress."""
     return min(2.0 ** (earlier - 1), _MAX_DELAY_SECONDS) if earlier else 0.0
 
 
@@ -341,7 +342,7 @@ class Attempt:
 
         Returns:
             The outcome; None if another process decides the outcome, or if the run must wait for its turn in
-            the session: `run_ahead` is then the run that holds the session.
+            the session; `run_ahead` is then the run that holds the session.
         """
         outcome = None
         try:

@@ -1,6 +1,7 @@
 """Carrier: the part of an engine that delivers run ids to processes; DBOS is the default.
 
-A carrier keeps the state of each run, and has a process execute an `Attempt` of it. Everything else is the
+A carrier stores the state of each run, and delivers the run to a process that executes an `Attempt`.
+Everything else is the
 same for every engine and is stored in this package's tables: turns, answers, attempts, and the session with
 its journal.
 """
@@ -32,8 +33,8 @@ class Carrier(Protocol):
     """Stores the states of runs, and delivers their ids to processes. May be used from several threads.
 
     A state is one of DBOS's: ``ENQUEUED``, ``PENDING`` (a process executes the run), ``SUCCESS`` (an outcome
-    is stored: the run has ended, or waits), ``CANCELLED`` or ``ERROR``. A process that has claimed a run
-    executes an `Attempt`; the outcome counts only if no other process has claimed the run meanwhile.
+    is stored, because the run has ended or waits), ``CANCELLED`` or ``ERROR``. A process that has claimed a
+    run executes an `Attempt`; the outcome counts only if no other process has claimed the run meanwhile.
     """
 
     def errors(self) -> tuple[type[BaseException], ...]:

@@ -1,7 +1,8 @@
 """Hand a running run over to an engine: its session is marked first, then a durable run is queued.
 
-The queueing transaction decides. Before it, the session holds an interrupted run, which a person can resume;
-after it, a worker continues the session as it does after the death of a worker, and this process writes no
+The handover is complete when the queueing transaction commits. Before that, the session holds an interrupted
+run, which a person can resume; after that, a worker continues the session as it does after the death of a
+worker, and this process writes no
 further record. With `copies`, the worker continues a copy of the session; see `SessionCopy`.
 """
 

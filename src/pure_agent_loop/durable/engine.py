@@ -45,7 +45,7 @@ class Engine(Client):
     Args:
         database: ``sqlite:///PATH`` or ``postgresql://...``; None for ``PAL_DATABASE``, or else a file in the
             data folder.
-        agents: Agents by name, without `sessions` of their own.
+        agents: Agents by name; they must not set `sessions`.
         concurrency: Maximum number of concurrent runs per model in this process.
         rates: Maximum rate at which runs start, by model, across all workers.
         lease: Seconds without a heartbeat after which a worker on PostgreSQL counts as dead.
@@ -53,8 +53,8 @@ class Engine(Client):
         deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or with a
             `RunContext` as the argument. A sync function runs in a thread.
         max_attempts: Maximum number of attempts of a run without progress (a finished call or an answer)
-            in between. After an attempt that ended with its process, the next one starts later, and alone in
-            its process; after the last one, the run is ``killed``.
+            in between. If the process of an attempt dies, the next attempt starts later, and alone in its
+            process; after the last attempt, the run is ``killed``.
 
     Raises:
         ConfigError: An argument is invalid.

@@ -98,7 +98,7 @@ class WakeupListener:
         self._channels: set[str] = set()  # channels that the connection listens to
         self._unused: set[str] = set()
         self._beats: dict[Beat, float] = {}  # functions to call, with the time of the next call
-        self._next_report = 0.0  # time of the next report, because failures repeat four times a second
+        self._next_report = 0.0  # earliest time of the next log message: failures may repeat every 0.25 s
         self._connection: Any = None
         self.connections = 0  # number of connections opened so far
         self._thread: threading.Thread | None = None

@@ -26,7 +26,7 @@ _RECONNECT_SECONDS = 3.0  # after a database outage, other workers need time to 
 # A worker is suspected after this number of checks without its lock: a live worker takes the lock again.
 _SIGHTINGS = 3
 _BEATS_PER_LEASE = 3
-_RECENT_SECONDS = 30.0  # age of a heartbeat up to which a worker counts as alive for people
+_RECENT_SECONDS = 30.0  # maximum age of the heartbeat of a worker that is listed as alive
 _PG_RECENT = "SELECT executor FROM @workers WHERE extract(epoch FROM clock_timestamp()) - seen < ?"
 _RETRY_SECONDS = 0.25
 _BEAT = """

@@ -114,7 +114,7 @@ class RunTable:
 
         Args:
             max_attempts: See `begin_attempt`; 0 for the worker's setting.
-            status: Status of a run that has stopped; empty for another one.
+            status: Status of a run that has stopped; empty for any other run.
             change: Function that executes one statement, in the transaction that submits the run: the places
                 of a session then have the order of the commits.
         """
@@ -173,7 +173,7 @@ class RunTable:
 
         Args:
             before: Time in seconds since the epoch.
-            after: Last run of the page before; empty for the first page.
+            after: Last run of the previous page; empty for the first page.
         """
         rows = self._database.rows(self._sql(_ENDED), after, int(before * 1000))
         return [(str(run_id), str(session_id)) for run_id, session_id in rows]

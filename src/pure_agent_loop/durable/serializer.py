@@ -1,4 +1,5 @@
-"""Serialize values for DBOS as JSON, never as pickle: who can write to the database must not run code."""
+"""Serialize values for DBOS as JSON, never as pickle, because write access to the database must not allow
+running code."""
 
 from __future__ import annotations
 

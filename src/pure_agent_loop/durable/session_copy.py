@@ -1,4 +1,5 @@
-"""Hand a run over to an engine that continues a copy of its session: the session stays free."""
+"""Hand a run over to an engine that continues a copy of the session, so that the session accepts new
+tasks."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ANSWERED_SECONDS = 5.0  # seconds between checks for answered or released runs t
 class TableEngine(Client):
     """Durable runs, executed by processes that you start. Needs no DBOS.
 
-    One of your processes asks `next_session` again and again, and has another one execute
+    One of your processes calls `next_session` repeatedly, and starts another one that executes
     ``await engine.worker(session).work()``. If that process dies, `next_session` returns the session again.
 
     Args:
@@ -48,7 +48,7 @@ class TableEngine(Client):
         """Create the tables and register the agents, so that runs can be submitted.
 
         Raises:
-            ConfigError: An agent is invalid, or has `sessions` of its own.
+            ConfigError: An agent is invalid, or has its own `sessions`.
             DurableError: The database is unavailable.
         """
         _ = self.queue.carrier
@@ -70,7 +70,7 @@ class TableEngine(Client):
         return self._table.next_session(without)
 
     def worker(self, session_id: str, **options: Any) -> SessionWorker:
-        """Return what executes the runs of a session in this process: ``await worker.work()``.
+        """Return the worker that executes the runs of a session in this process: ``await worker.work()``.
 
         Args:
             session_id: The session.

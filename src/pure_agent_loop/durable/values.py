@@ -86,7 +86,7 @@ class TaskInfo:
         agent: Name of the agent.
         task: Task of the run.
         status: One of `TASK_STATES`.
-        stop_reason: Why the run ended or waits; empty if it does neither.
+        stop_reason: Why the run ended or waits; empty otherwise.
         content: The answer, if there is one.
         error: The error, if there is one.
         session_id: Session of the run.
@@ -95,7 +95,7 @@ class TaskInfo:
         updated: Time of the last change of status.
         questions: Calls that wait for a person's answer.
         open_calls: Calls whose results come from outside the run and have not been given yet.
-        attempts: Attempts since the last finished call or answer: each earlier one ended with its process.
+        attempts: Attempts since the last finished call or answer; in each earlier one, the process died.
         details: Further data. For a run that has ended: steps, tokens and error type; for a pending run:
             `run_ahead`, the run that must end before this one can use the session; for a killed run,
             `exit_code` of its last process, if a `WorkerProcess` started it. `void_approvals` are
@@ -128,17 +128,17 @@ class TaskInfo:
 
     @property
     def steps(self) -> int | None:
-        """Number of steps; None before the run has ended or waits."""
+        """Number of steps; None until the run has ended or waits."""
         return self.details.get("steps")
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all requests; None before the run has ended or waits."""
+        """Tokens of all requests; None until the run has ended or waits."""
         return self.details.get("tokens")
 
     @property
     def cost(self) -> float | None:
-        """Cost of all requests; None if a price is unknown, or before the run has ended or waits."""
+        """Cost of all requests; None if a price is unknown, or until the run has ended or waits."""
         return self.details.get("cost")
 
     @property

@@ -6,9 +6,9 @@
     report      a table, JSON, a data frame, an assertion
     comparison  differences between two runs, with intervals
     outcomes    an outcome, and the file of outcomes that resumes an evaluation
-    identity    what tells trials of different agents, cases and seeds apart
+    identity    digests that distinguish trials of different agents, cases and seeds
     progress    the progress line
-    runner      many items at a time
+    runner      concurrent processing of items
 
 Names are loaded on first use.
 """

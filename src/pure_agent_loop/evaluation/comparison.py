@@ -46,13 +46,13 @@ class ScoreDifference(NamedTuple):
     """Difference in a score's mean over the cases that two runs share, with its confidence interval.
 
     Each case is compared with itself. The standard error assumes that the two runs differ by chance alone: in
-    each case, the trials of both runs are then draws of one kind, with the variance of all of them together.
+    each case, the trials of both runs then have the same distribution, with the pooled variance.
     The interval, difference ± z · error, excludes 0 exactly if this assumption is rejected at 5 %. Trials of
     a case must be independent. With several scores, z is Bonferroni's, so that all intervals hold together.
 
-    Sources: E. J. G. Pitman, "Significance Tests Which May be Applied to Samples from any Populations",
-    Supplement to the Journal of the Royal Statistical Society 4 (1937), 119-130, for the variance; W. G.
-    Cochran, "Some Methods for Strengthening the Common χ² Tests", Biometrics 10 (1954), 417-451, for the sum
+    Sources: Pitman, "Significance Tests Which May be Applied to Samples from any Populations",
+    Supplement to the Journal of the Royal Statistical Society 4 (1937), 119-130, for the variance; Cochran,
+    "Some Methods for Strengthening the Common χ² Tests", Biometrics 10 (1954), 417-451, for the sum
     over cases. With one trial per case and run, it is McNemar's test.
 
     Args:
@@ -76,12 +76,12 @@ class ScoreDifference(NamedTuple):
     def repeats_for(self, difference: float = _POINTS) -> int:
         """Return the repeats per case with which a difference would probably (80 %) exclude 0.
 
-        Source: the normal approximation, n = n₀ · ((z + z₀.₈) · error / difference)²; see R. V. Lenth, "Some
+        Source: the normal approximation, n = n₀ · ((z + z₀.₈) · error / difference)²; see Lenth, "Some
         Practical Guidelines for Effective Sample Size Determination", The American Statistician 55 (2001),
         187-193.
 
         Args:
-            difference: Size of the true difference: 0.05 are 5 points of a share.
+            difference: Size of the true difference: 0.05 for 5 percentage points.
         """
         spread = (self.high - self.low) / 2 + statistics.NormalDist().inv_cdf(_POWER) * self.error
         return max(1, math.ceil(self.repeats * (spread / difference) ** 2))
@@ -175,7 +175,7 @@ def compare_scores(now: Scores, before: Scores, comparisons: int = 1) -> Compari
     changes = [change for change in changed if not math.isclose(change.now, change.before)]
     changes.sort(key=lambda change: (change.score != "passed", -abs(change.now - change.before), change.now))
     errors = {score: _error([values[1:] for values in pairs[score]]) for score in pairs}
-    # Scores that rise and fall together in all cases are one test; scores that never vary are none.
+    # Scores that vary identically in all cases count as one test; constant scores count as none.
     tests = {tuple(change.now - change.before for change in means[score]) for score in pairs if errors[score]}
     z = statistics.NormalDist().inv_cdf(1 - 0.025 / (comparisons * max(1, len(tests))))
     differences = []

@@ -145,10 +145,10 @@ class Dataset:
                 local one (extra ``[ray]``); None for this process. Evaluators are called in this process. If
                 the process of a trial ends, the trial fails and is not repeated.
             on_outcome: Function called with each outcome as soon as it is read from `out` or evaluated.
-            out: File to which each outcome is appended as its trial ends, as a JSON line. The same call
-                resumes: a finished trial of the same agent, case, evaluators, repetition and seed is read
-                from the file and not repeated. Outcomes that ended with an error are repeated. Those of
-                another agent stay in the file and are not used; a warning in the log counts them.
+            out: File to which each outcome is appended as its trial ends, as a JSON line. The same call then
+                resumes the evaluation. A finished trial of the same agent, case, evaluators, repetition and
+                seed is read from the file and not repeated. Outcomes that ended with an error are repeated.
+                Those of another agent stay in the file and are not used; a warning in the log counts them.
             sessions: Store or folder that records a session for each trial; `CaseOutcome.session` has its id.
                 If None, the agent's `sessions`, or else the SQLite file ``OUT.sessions.db`` next to `out`;
                 without `out`, or with `on`, none.
@@ -205,7 +205,7 @@ class Dataset:
         store = _session_store(sessions, made.config.sessions, None if on else out)
         details = {"model": model_of(made.llm), "agent": made.config.name, "repeats": repeats, "seed": seed}
         if isinstance(store, SqliteStore):
-            details["sessions"] = f"sqlite:///{store.path}"  # as --database names it
+            details["sessions"] = f"sqlite:///{store.path}"  # in the form that --database takes
         patience = FailureStreak()
 
         async def work(place: int) -> None:
@@ -310,7 +310,8 @@ def _details(result: AgentResult[Any]) -> list[dict[str, Any] | None]:
     details = result.state.token_details
     if not any(details):
         return []
-    # Of the newest messages: the history of the case has none, and a compaction removes the oldest.
+    # The details belong to the newest messages: the history of the case has none, and a compaction removes
+    # the oldest messages.
     count = sum(message["role"] == "assistant" for message in result.messages)
     return [*[None] * (count - len(details)), *details[max(0, len(details) - count) :]]
 

@@ -32,7 +32,7 @@ class Identity:
     """Identities of the trials of an agent.
 
     Functions are identified by their source and by the plain values in their closure, other objects by type,
-    text, fields and public attributes. What a function calls or reads elsewhere is not seen.
+    text, fields and public attributes. Code and data that a function uses from elsewhere are ignored.
 
     Args:
         agent: The agent.

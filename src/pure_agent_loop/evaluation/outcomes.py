@@ -30,7 +30,7 @@ MEASURES = ("seconds", "steps", "tokens", "cost")
 MAX_SPOOLED = 1_000_000  # bytes of outcomes kept in memory; beyond that they are in a temporary file
 MAX_ROWS, MAX_CHARS = 500, 5_000  # maximum shown in a notebook
 _MARKS = {True: "✓", False: "✗"}
-_HEAD = b'{"identity":'  # of each line: a file without it is not ours, and is not changed
+_HEAD = b'{"identity":'  # first bytes of each line of an outcome file; other files are not changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class CaseOutcome:
         session: Session that recorded the run; empty if none did.
         system_prompt: System prompt of the last request; empty if it had none.
         offered: The tools of the requests, as sent: ``{"type": "function", "function": {...}}``.
-        token_details: For each assistant message in `messages`, what the server told about its tokens, as in
-            ``LLMResponse.token_details``, or None; empty if the server told nothing.
+        token_details: For each assistant message in `messages`, the server's report about its tokens, as in
+            ``LLMResponse.token_details``, or None; empty if the server reported nothing.
     """
 
     case: str
@@ -138,11 +138,11 @@ class OutcomeLine(NamedTuple):
 
 
 class StoredOutcomes(Sequence[CaseOutcome]):  # noqa: PLW1641 - as unhashable as a list
-    """Outcomes in a file, of which only the places are in memory.
+    """Outcomes in a file; only the offsets are in memory.
 
     Args:
         file: The file; closed with this object.
-        offsets: Place of each outcome in the file, in bytes.
+        offsets: Offset of each outcome in the file, in bytes.
     """
 
     def __init__(self, file: IO[bytes], offsets: Sequence[int]) -> None:
@@ -170,7 +170,7 @@ class StoredOutcomes(Sequence[CaseOutcome]):  # noqa: PLW1641 - as unhashable as
 
     @cached_property
     def scored(self) -> dict[str, Values]:
-        """Numbers of the outcomes by case; see `scored`."""
+        """Values of the outcomes by case; see `scored`."""
         return scored(iter(self))
 
     def _read(self, offset: int) -> CaseOutcome:
@@ -181,7 +181,7 @@ class StoredOutcomes(Sequence[CaseOutcome]):  # noqa: PLW1641 - as unhashable as
 
 
 def scored(outcomes: Iterable[CaseOutcome]) -> dict[str, Values]:
-    """Return the numbers of outcomes by case: ``passed``, each score, and `MEASURES`; NaN if unknown."""
+    """Return the values of outcomes by case: ``passed``, each score, and `MEASURES`; NaN if unknown."""
     if isinstance(outcomes, StoredOutcomes):
         return outcomes.scored
     cases: dict[str, Values] = {}
@@ -358,7 +358,7 @@ def read_outcomes(path: Path) -> list[AgentOutcomes]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, int, OutcomeLine]]:
-    """Yield the lines of a file, without one that is unfinished, each with its beginning and its end.
+    """Yield the complete lines of a file, each with its start and end offset.
 
     Raises:
         ConfigError: The file has other content.

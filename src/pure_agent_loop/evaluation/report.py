@@ -36,7 +36,7 @@ from pure_agent_loop.support.typed import mistyped
 RESERVED = ("passed", *MEASURES)
 _INTERVAL = "95 %"
 _HISTORY = ("messages", "system_prompt", "offered", "token_details")
-_DETAILS = ("case", "repeat", "session", "passed", "scores")  # of a line of `to_chat_jsonl`
+_DETAILS = ("case", "repeat", "session", "passed", "scores")  # optional keys of a line of `to_chat_jsonl`
 _WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels: plot width, width of the names, row height
 
 
@@ -47,7 +47,7 @@ class EvaluationReport:
     Args:
         name: The dataset.
         outcomes: One for each trial, in the order of the cases. Those of `Dataset.run` and `load` are a
-            sequence that reads each outcome from its file when it is asked for.
+            sequence that reads each outcome from its file on access.
         about: Model and settings of the run.
     """
 
@@ -130,8 +130,9 @@ class EvaluationReport:
         """Return a table with a row per case, a row for all cases, and a row with the totals.
 
         The column ``95 %`` is the confidence interval of the share of passed trials; see `wilson_interval`.
-        If each case has k > 1 trials, ``pass^k`` and ``pass@k`` are the shares of cases of which all trials
-        passed, and at least one; see `pass_all` and `pass_at`. Costs are in US dollars, unless the prices of
+        If each case has k > 1 trials, ``pass^k`` and ``pass@k`` are the shares of cases in which all trials,
+        and at least one trial, passed; see `pass_all` and `pass_at`. Costs are in US dollars, unless the
+        prices of
         the agent are in another currency.
 
         Args:
@@ -177,7 +178,8 @@ class EvaluationReport:
         return "\n".join([self.table().rstrip(), *lines, *more])
 
     def compare(self, former: EvaluationReport) -> Comparison:
-        """Compare with a former run, case by case and score by score; `ScoreDifference` tells chance apart.
+        """Compare with a former run, case by case and score by score; `ScoreDifference` describes the test
+        for chance.
 
         Args:
             former: The run before, such as ``EvaluationReport.load("before.json")``.
@@ -285,8 +287,8 @@ class EvaluationReport:
             system: False omits the system prompt.
             tools: False omits the tools.
             details: True adds ``case``, ``repeat``, ``session``, ``passed``, ``scores`` and, if recorded,
-                ``token_details``: an entry for each assistant message, as in `CaseOutcome`. False for servers
-                that refuse other keys than ``messages`` and ``tools``.
+                ``token_details`` with an entry for each assistant message, as in `CaseOutcome`. False for
+                servers that reject keys other than ``messages`` and ``tools``.
 
         Raises:
             ConfigError: A trial has no messages; nothing is written.

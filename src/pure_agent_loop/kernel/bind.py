@@ -37,14 +37,13 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
     folder = ResultFolder(kit.results.folder)
     tasks, compactor = as_protocol(background_of(kit), RunAware), as_protocol(kit.compactor, KitAware)
-    if tasks is not None:  # use the unbound kit: runs started by tasks are bound separately
+    if tasks is not None:  # the kit must not be bound yet, because each task's run binds it again
         kit = kit.replace(background=tasks.with_run(state, kit))
     tools = with_toolsets(kit).tools
     reading = ReadableTools(tools, folder, result_chars(state, kit), kit.prompts)
     if kit.timeouts.first_byte == FIRST_BYTE and is_on_this_machine(kit.client):
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None))
-    # Such a client applies the limits itself, for each of its models.
-    if getattr(kit.client, "takes_timeouts", False):
+    if getattr(kit.client, "takes_timeouts", False):  # the client applies the limits to each of its models
         limits = {"timeouts": (kit.timeouts.first_byte, kit.timeouts.idle)}
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None, idle=None), client_options=limits)
     watch = PrefixWatch(str if kit.redactor is None else kit.redactor.redact)
@@ -93,10 +92,10 @@ async def write_system_prompt(state: QueryState, kit: Kit, *, begins: bool = Fal
 async def write_facts(
     state: QueryState, write: Callable[[], Awaitable[str]], journal: Journal, *, compacted: bool = False
 ) -> None:
-    """Add the facts that the model does not have yet; in a history that was compacted, all facts anew.
+    """Add the facts that the model does not have yet; after a compaction, add all facts again.
 
-    The first line of the facts tells such messages from others. A fact is a line with the indented ones below
-    it; the text before its colon is its name. If only some facts have changed, only these are added.
+    The first line of the facts identifies these messages. A fact is a line and the indented lines below it;
+    the text before its colon is its name. If only some facts have changed, only these are added.
     """
     state.facts_due = False
     key = f"{state.step}:{'facts_again' if compacted else 'facts'}"
@@ -108,7 +107,8 @@ async def write_facts(
             state.renew_facts(text, told)
         return
     known = {_name(fact): fact for message in told for fact in _FACT_END.split(str(message["content"]))[1:]}
-    now = {name: f"{name}: -" for name in known} | {_name(fact): fact for fact in facts}  # "-": it is gone
+    # "-" is the text of a removed fact.
+    now = {name: f"{name}: -" for name in known} | {_name(fact): fact for fact in facts}
     changed = [fact for name, fact in now.items() if known.get(name) != fact]
     if changed or (text and not told):
         state.add_facts("\n".join([head, *changed]))

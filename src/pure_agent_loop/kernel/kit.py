@@ -42,8 +42,8 @@ class Timeouts:
     """Timeouts of a run in seconds; None for no limit.
 
     Args:
-        first_byte: Timeout until an answer begins. The default value applies only to servers on other
-            machines: a local model may need minutes to read a long prompt.
+        first_byte: Timeout until an answer begins. The default applies to remote servers only, because a
+            local model may need minutes to read a long prompt.
         tool: Timeout for a tool that does not set one itself.
     """
 

@@ -140,7 +140,7 @@ def _unmarked(value: Any) -> Any:
 class PrefixWatch:
     """Keeps the last two requests of a run, to name what changed the prefix if the server's cache missed.
 
-    A change by the client, which has learned from a refusal, has a notice of its own.
+    A change by the client, after it has learned from a rejected request, is reported in a separate notice.
 
     Args:
         redact: Removes secrets from a text.

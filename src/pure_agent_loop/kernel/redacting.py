@@ -38,7 +38,7 @@ class ResponseRedactor:
         return Delta(text=self._text.flush(), reasoning=self._reasoning.flush(), tool_calls=parts)
 
     def redact(self, response: LLMResponse) -> LLMResponse:
-        """Return the response without secrets; arguments of calls stay as they are.
+        """Return the response without secrets; arguments of calls are unchanged.
 
         Details of the tokens of a secret, which are its pieces, are left out.
         """

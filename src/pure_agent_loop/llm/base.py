@@ -26,7 +26,8 @@ class BaseLLMClient(ABC):
     that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts` to
     True to get the option ``timeouts`` of a run and apply it yourself: the maximum seconds until a response
     begins, and between two pieces of it; None for no limit. Set `takes_server_tools` to True to get the
-    option ``server_tools``: those of the agent's tools that the server runs, in the shape of its protocol.
+    option ``server_tools`` with those of the agent's tools that the server runs, in the shape of its
+    protocol.
     """
 
     takes_meta: bool = False

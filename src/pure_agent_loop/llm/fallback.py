@@ -219,7 +219,7 @@ class Fallback(StreamingClient):
         Args:
             messages: As in `BaseLLMClient.chat`.
             tools: As in `BaseLLMClient.chat`.
-            timeouts: See `BaseLLMClient`: for each of the models.
+            timeouts: Timeouts for each of the models; see `BaseLLMClient`.
             kwargs: Request options.
 
         Raises:
@@ -324,7 +324,7 @@ class _Attempt:
         waits = silence == SILENCE and is_on_this_machine(client)
         limits = _shorter(None if waits else silence, beginning), _shorter(silence, pause)
         self._client, self._own_options = client, dict[str, Any]()
-        # This model is a group, which applies the limits to each of its own models.
+        # This model is a group, which applies the limits to each model in the group.
         if getattr(client, "takes_timeouts", False):
             self._own_options, limits = {"timeouts": limits}, _UNLIMITED
         self._limit, self._pause = limits
@@ -504,8 +504,8 @@ class Limiter(StreamingClient):
         client: The model's client, or its name as in ``Agent(model=)``.
         requests: Requests per minute; None for no limit.
         tokens: Tokens per minute, sent and received; None for no limit.
-        store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While it is
-            unavailable, requests fail with an `LLMError` of the kind ``connection``.
+        store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While the storage
+            is unavailable, requests fail with an `LLMError` of the kind ``connection``.
         clock: Clock, for tests.
 
     Raises:

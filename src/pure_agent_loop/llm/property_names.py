@@ -1,4 +1,4 @@
-"""Names of properties that a server refuses: the names sent in their place, and the way back. Pure.
+"""Property names that a server rejects: replacements in requests, and restoration in responses. Pure.
 
 A replacement ends in a hash of the name, so different names stay different, and the same name gets the same
 replacement in tools, in earlier calls and in a typed answer.

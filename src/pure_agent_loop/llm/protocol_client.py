@@ -120,7 +120,8 @@ class ProtocolClient(LearningClient):
         """Return `context_window`, after a query to the server that is sent once."""
         if not self._has_asked and (address := self._model_address()):
             try:
-                transport = await self._connections.transport()  # without a key, it is asked again
+                # Fails without a key; the next call then asks again.
+                transport = await self._connections.transport()
                 self._has_asked = True
                 info = await transport.get(address, PROBE_SECONDS)
             except Exception:  # noqa: BLE001 - other servers list no models

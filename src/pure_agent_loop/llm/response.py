@@ -157,7 +157,7 @@ class LLMResponse:
         origin: The server and model that added `extra`, or the extra fields of a call; else empty.
         spent: Tokens of failed attempts before this response; None if there were none.
         served: The parts of the text and the models that wrote them; empty for a client of one model.
-        token_details: What the caller asked the server to tell about tokens, as it came: ``logprobs``,
+        token_details: Token data that the caller requested, as the server sent it: ``logprobs``,
             ``token_ids``, ``prompt_logprobs``, ``prompt_token_ids``; None without any.
     """
 

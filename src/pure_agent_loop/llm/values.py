@@ -57,8 +57,8 @@ class TokenUsage:
         by_model: The tokens of each model, by name, if a client for several models named them.
         cost: Cost in US dollars, reported by the server or computed from the run's prices; None if unknown
             for any of the requests.
-        cache_missed_tokens: Part of `prompt_tokens` that a run's previous request was long enough to hold and
-            that was not read from a cache: computed by the run, see `with_missed`; None if unknown.
+        cache_missed_tokens: Part of `prompt_tokens` that a run's previous request could have left in a cache,
+            but that was not read from a cache; computed by the run, see `with_missed`; None if unknown.
         cache_write_1h_tokens: Part of `cache_write_tokens` that the cache keeps for an hour instead of five
             minutes; None if never reported.
     """

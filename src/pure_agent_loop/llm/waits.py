@@ -1,4 +1,5 @@
-"""Waits that a server names after a failure: in headers, fields, words and reset times. Pure: no I/O."""
+"""Retry delays that a server names after a failure: in headers, fields, words and reset times. Pure: no
+I/O."""
 
 from __future__ import annotations
 

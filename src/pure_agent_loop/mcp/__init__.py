@@ -1,8 +1,8 @@
 """MCP client and server: foreign servers as toolsets, and tools and agents as an MCP server.
 
-        client                                                  server
-    MCPServer            a server as a toolset              serving/   tools and agents for any MCP client
-      ├─ settings        one server's settings             Published  additional prompts and resources
+    serving/             tools and agents as a server for any MCP client
+    MCPServer            a foreign server as a toolset
+      ├─ settings        one server's settings
       ├─ use             its connection, tools and prompts while runs use it
       ├─ connection      one task owns each connection
       │    └─ pipes, network    stdio; streamable HTTP, SSE

@@ -63,7 +63,7 @@ class ServerRequests:
     """Handlers for a server's requests, which use the run whose call the server is processing.
 
     Args:
-        sampling: The model the server may use; None for none.
+        sampling: The model the server may use; None if it may use no model.
     """
 
     def __init__(self, settings: ServerSettings, sampling: ChatModel | None) -> None:

@@ -46,7 +46,7 @@ class Connection:
 
     Args:
         callbacks: Arguments of the SDK's client: handlers for the server's requests.
-        auth: Creates the auth object for requests; None for none.
+        auth: Creates the auth object for requests; None for no authentication.
         on_change: Called when the server reports a changed list, or restarts.
         on_log: Called with each log message: level, logger name, text.
         start_timeout: Seconds for the start; the settings' value if None.

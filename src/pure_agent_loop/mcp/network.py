@@ -30,7 +30,7 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
     """Yield the two streams for an SDK session.
 
     Args:
-        auth: Adds the login to each request; None for none.
+        auth: Adds the login to each request; None for no login.
     """
     has_stream = False  # True if the server has a stream for messages that are not responses
 

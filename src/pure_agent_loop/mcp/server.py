@@ -88,7 +88,7 @@ class MCPServer:
             server's log messages that become events of a run and lines of the log file.
         oauth: Settings of the login at a `url`, if the default login in the browser does not fit.
         legacy: Use a protocol version from before 2026, even if the server supports a newer one. Many servers
-            send requests of their own (roots, questions, the model) only in those versions.
+            send requests to the client (roots, questions, sampling) only in those versions.
         sampling: A model that the server may query. A person approves each query. With None, the server
             cannot query a model.
         auth: Adds a login to each request to a `url`, an ``httpx2.Auth``; if None, `oauth` or the login that

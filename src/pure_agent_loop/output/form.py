@@ -31,7 +31,8 @@ _STRICT_WORDS = ("type", "required", "enum", "const", "description", "$ref", "ad
 
 
 class Checked(NamedTuple):
-    """A valid value, or the arguments of a function to call, with the name of the chosen member."""
+    """A valid value (or the arguments of an output function), with the name of the type or function that it
+    matches."""
 
     value: Any
     function: Callable[..., Any] | None = None

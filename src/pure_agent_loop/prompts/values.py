@@ -30,8 +30,8 @@ class Prompts:
 
     `sentences` replaces texts of tools and of the checks of arguments, permissions and answers, by the names
     in ``prompts.english.model``; `tools` replaces the description of a tool, by the tool's name;
-    `worked_examples` replaces those of the json mode, by kind (``no_tool``, ``chosen``, ``filled``,
-    ``answered``), in the shapes of ``llm.tool_modes.examples``.
+    `worked_examples` replaces the examples of the JSON tool mode, by kind (``no_tool``, ``chosen``,
+    ``filled``, ``answered``), in the shapes of ``llm.tool_modes.examples``.
     """
 
     system_prompt: str

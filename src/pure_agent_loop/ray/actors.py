@@ -57,7 +57,7 @@ class Setup:
 
 
 class SessionActor:
-    """Executes the runs of one session in a process of its own.
+    """Executes the runs of one session in a separate process.
 
     Args:
         session_id: The session.

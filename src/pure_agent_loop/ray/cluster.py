@@ -32,7 +32,7 @@ def connect(address: str, namespace: str) -> bool:
     """Connect to a cluster, unless the program is already connected.
 
     Args:
-        address: ``local`` for a new cluster, whatever ``RAY_ADDRESS`` names; else see ``ray.init``.
+        address: ``local`` for a new cluster, even if ``RAY_ADDRESS`` is set; else see ``ray.init``.
 
     Returns:
         True if this call has started a cluster of this process.

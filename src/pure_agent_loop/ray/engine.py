@@ -41,7 +41,7 @@ class RayEngine(Client):
         deps: Function that makes the deps of each attempt; see `Engine`.
         address: ``local`` for a new cluster of this machine, which ends with the engine; ``auto`` or
             ``HOST:PORT`` to join one. If the program has called ``ray.init`` itself, its cluster
-            is used, and another address than ``local`` is refused.
+            is used, and an address other than ``local`` is rejected.
         namespace: Ray namespace of the actors.
         concurrency: Maximum number of sessions with an actor.
         actor_options: Options of Ray for these actors, such as ``num_cpus`` (0 by default, for agents that
@@ -99,7 +99,7 @@ class RayEngine(Client):
         return self.database.sessions(lease=self._setup.lease)
 
     def start(self) -> None:
-        """Connect to the cluster, and have it execute runs with the agents of this engine.
+        """Connect to the cluster, and start executing runs there with the agents of this engine.
 
         This replaces the agents of an earlier engine; running actors keep the former agents.
 
@@ -133,7 +133,7 @@ class RayEngine(Client):
         ray.get(self._keeper.status.remote(), timeout=START_SECONDS)
 
     def stop(self) -> None:
-        """Have the cluster start no more runs: running tools may finish, and runs are handed back."""
+        """Stop starting runs in the cluster: running tools may finish, and runs are handed back."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             ray = import_ray()

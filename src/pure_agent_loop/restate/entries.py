@@ -2,8 +2,8 @@
 
 Every entry is a recorded step; all have the same name, and each value is a list of records. Restate compares
 entries by position and name, so the order of effects, parallel calls and changed code cannot contradict the
-log. An attempt reads the recorded entries first. The first step that Restate executes, instead of replaying
-it, ends the reading: the run begins or resumes, and this step waits for the run's next records.
+log. An attempt reads the recorded entries first. The reading ends at the first step that Restate executes
+instead of replaying. Then the run begins or resumes, and this step waits for the run's next records.
 
 An intent without an outcome among the recorded entries belongs to an earlier attempt, in this process or in
 another one, so its outcome is unknown. An attempt that lost its connection receives no confirmation, and a
@@ -244,7 +244,7 @@ class EntryLog(SessionLog):
 
     @property
     def problems(self) -> Sequence[str]:
-        """Nothing: Restate checks its log."""
+        """Always empty, because Restate checks its log."""
         return ()
 
     def append(

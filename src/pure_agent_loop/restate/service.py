@@ -1,7 +1,7 @@
 """Handlers of a session in Restate: run a task, answer a question, cancel, read the status.
 
 A session is a virtual object, so Restate executes its runs one at a time, in the order of acceptance. Each
-open question has an awakeable and an object of its own, which accepts the first answer.
+open question has an awakeable and a separate object, which accepts the first answer.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ async def following(
 
 
 async def end_with(error: Exception, state: QueryState, kit: Kit) -> None:
-    """End a run with an error, because what follows its loop has failed."""
+    """End a run with an error, because the handoff after its loop has failed."""
     log_failure("The handoff", error)
     state.failure, state.stop_reason = error, "error"
     words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"

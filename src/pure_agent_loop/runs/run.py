@@ -116,8 +116,8 @@ class Runnable(Generic[Deps, Out]):
         Args:
             task: Task text; None, with `state`, to resume.
             messages: History to continue, e.g. `AgentResult.messages`. A leading system message replaces
-                `system_prompt`, also one of this run; a later one is sent as a user message at its place.
-                An invalid history is repaired, with a notice.
+                `system_prompt`, even one that is set for this run; a later system message is sent as a user
+                message. An invalid history is repaired, with a notice.
             options: Further arguments of `prepare`: `cancel_token`, `state`, `inbox`, `session_id`,
                 `journal`, `media`, `deps`, and settings of this run: `model`, `limits`, `temperature`,
                 `tools`, `system_prompt`, `facts`, `output_type`, `model_settings`, `metadata`.
@@ -281,10 +281,10 @@ class RunInput:
 
 
 class Binds(Protocol):
-    """Journal that writes texts of the framework, or records that may contain secrets."""
+    """Journal that needs the texts and the redactor of the run, such as one that writes records."""
 
     def bind(self, prompts: Prompts, redactor: Redactor | None) -> None:
-        """Use the texts and the secrets of the run that begins."""
+        """Use these texts, and redact these secrets, from now on."""
 
 
 def begin(kit: Kit, run_input: RunInput, journal: Journal | None = None) -> tuple[QueryState, Kit]:
@@ -627,7 +627,7 @@ async def _drive_loop(state: QueryState, kit: Kit) -> None:
                 deps = await deps.made()
         except Exception as error:  # noqa: BLE001 - a user function may raise anything
             log_failure("The deps function", error)
-            deps = Raised(error)  # raised, and ends the run, when the run begins
+            deps = Raised(error)  # raised at the beginning of the run, which it ends
         kit = kit.replace(deps=deps)
     with in_run(RunContext(deps, run)):
         try:

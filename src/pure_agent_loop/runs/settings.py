@@ -63,7 +63,7 @@ _OTHER_WORDS = {
     **{field_.name: f"retry=RetryConfig({field_.name}=...)" for field_ in fields(RetryConfig)},
 }
 _NOT_HERE = {
-    "n": "A run uses a single answer.",
+    "n": "A run requests one answer only.",
 }
 OUTPUT_RETRIES = 2
 # Default of arguments for which None is a valid value; a caller may write it, too.

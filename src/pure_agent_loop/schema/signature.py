@@ -99,7 +99,7 @@ def check_signature(function: Callable[..., Any]) -> ToolSignature:
 
     Args:
         function: A function, bound method, ``partial`` or callable object. Arguments bound by a ``partial``
-            are omitted: the model neither sees nor sets them.
+            are omitted, so the model neither sees nor sets them.
 
     Raises:
         ConfigError: The function cannot be a tool; the message names every invalid parameter and the fix.

@@ -259,7 +259,7 @@ def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None)
 
 
 def _check_models(named: Mapping[str, Agent], models: Sequence[str]) -> None:
-    """Reject a choice of models for an agent with a client of its own."""
+    """Reject a choice of models for an agent that was created with a client."""
     fixed = [name for name, agent in named.items() if agent.config.has_own_client]
     if models and fixed:
         raise ConfigError(notice("library.server_fixed_model", agents=", ".join(fixed)))

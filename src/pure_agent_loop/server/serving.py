@@ -123,11 +123,11 @@ class Serving(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._grace, self._ready, self._stopping = grace, ready, stopping
-        # Made here: a signal may come before the main loop begins.
+        # Created here, because a signal may arrive before the main loop begins.
         self._stop_requested, self._hurry = asyncio.Event(), asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections."""
+        """Start accepting connections."""
         await super().startup(sockets)
         if self.started:
             self._ready()

@@ -3,7 +3,7 @@
     store         session store interface, session ids, and shared parts of the stores
     stores/       stores: JSON lines, SQLite, PostgreSQL
     transcript    writes a run to a store, as the run's journal
-    key_journal   a run's journal in a mapping, for stores and engines of others
+    key_journal   a run's journal in a mapping, for third-party stores and engines
     run_record    the configuration a run started with
     resume        restores a run from its records
     replay        runs the loop again offline on recorded effects

@@ -107,7 +107,7 @@ class _StoryReader:
         self._tools: dict[str, str] = {}  # tool names by call id
         self._outcomes: dict[str, Mapping[str, Any]] = {}  # outcomes of tools, by call id
         self._answers: dict[str, dict[str, Any]] = {}  # people's answers, by call id
-        # Times of the states of each call's part, by call id and state.
+        # Time of each state of a call, by call id and state.
         self._parts: dict[str, dict[str, float]] = {}
         self._failure = ""  # message of the last error in a run
         self._ended: set[str] = set()  # ids of calls whose result is an entry
@@ -180,7 +180,8 @@ class _StoryReader:
             self._answer(content, meta.get("reasoning"), message.get("tool_calls"), record)
         elif role == "tool":
             call_id = str(message.get("tool_call_id"))
-            if record.type == "messages" or call_id not in self._ended:  # else a shortened result
+            # Skip a result that is already shown, and that a compaction has shortened.
+            if record.type == "messages" or call_id not in self._ended:
                 self._result(call_id, content, record, failed=bool(meta.get("failed")))
         elif content == self._shown_task and not meta.get("synthetic"):
             self._shown_task = ""  # this message was already shown as the task of the run

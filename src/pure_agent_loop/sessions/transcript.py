@@ -1,20 +1,18 @@
 """Write a run to its session, and read it back.
 
-========  =====================================================================================
-run       start of a run: its task, system prompt, tools, limits and model
-messages  messages added to the history since the last record of this kind
-boundary  the whole history, after its older part was shortened
-state     state of the run without the messages; it includes everything recorded before it
-answer    response from the model
-intent    a tool is about to run
-outcome   outcome of the tool
-value     decision of a user function or a person; incoming messages; a summary
-parts     state changes of a step's parts with times: pending, running, completed; written when it ends
-failure   error from an effect; the effect is tried again when the run is resumed
-base      history and state at the end of a run, for later runs, which then read no record before it
-left      a durable run continues the run in a copy of the session; an empty id: it does not after all
-end       stop reason of a run
-========  =====================================================================================
+    run       start of a run: its task, system prompt, tools, limits and model
+    messages  messages added to the history since the last record of this kind
+    boundary  the whole history, after its older part was shortened
+    state     state of the run without the messages; it includes everything recorded before it
+    answer    response from the model
+    intent    a tool is about to run
+    outcome   outcome of the tool
+    value     decision of a user function or a person; incoming messages; a summary
+    parts     state changes of a step's parts with times: pending, running, completed; written when it ends
+    failure   error from an effect; the effect is tried again when the run is resumed
+    base      history and state at the end of a run, for later runs, which then read no record before it
+    left      a durable run continues the run in a copy of the session; an empty id cancels this
+    end       stop reason of a run
 
 After a crash, the newest state and the effects after it are restored. An intent without an outcome means that
 the effect of the tool is unknown.
@@ -366,10 +364,10 @@ class SessionJournal:
     """Journal that records a run in its session.
 
     Records are queued, and written together in one commit: at the latest before the next effect begins, and
-    at the end of the run. The result of an effect is written before the effect returns, except a response
-    that calls tools: it is written together with the intents of its calls, or after `HOLD_SECONDS`. A log
-    with `is_remote` is written in a thread, so that other runs of the event loop continue while its database
-    is unavailable.
+    at the end of the run. The result of an effect is written before the effect returns. A response with tool
+    calls is an exception, and is written together with the intents of its calls, or after `HOLD_SECONDS`. A
+    log with `is_remote` is written in a thread, so that other runs of the event loop continue while its
+    database is unavailable.
 
     Args:
         point: Resume point at opening; its effects are returned, not executed again.
@@ -550,7 +548,8 @@ class SessionJournal:
         """Record, after everything else, that a durable run continues this run in a copy of the session.
 
         Args:
-            run_id: Id of the durable run. This session is not resumed, whether or not it is queued.
+            run_id: Id of the durable run. This session is not resumed, whether or not the durable run is
+                queued.
 
         Returns:
             The record of that run's attempt, for the end of the copy.

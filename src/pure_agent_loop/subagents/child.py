@@ -229,7 +229,7 @@ class Child:
 
     @property
     def cost(self) -> float:
-        """Money that the task has spent, as far as prices are known."""
+        """Money that the task has spent, for requests with a known price."""
         return 0.0 if self.state is None else self.state.ledger.cost
 
     @property
@@ -261,8 +261,8 @@ class Child:
         """Update the record from an event of the task's run.
 
         Returns:
-            The message part to report, for a call's new state; an empty dict for the task itself; None for
-            nothing.
+            The message part to report, for a call's new state; an empty dict for the task itself; None if
+            there is nothing to report.
         """
         record = self.record
         record.last_activity = event.timestamp

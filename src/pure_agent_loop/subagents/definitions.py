@@ -51,7 +51,7 @@ class AgentDefinition:
         name: Name for the model: lower-case letters, digits, ``_`` and ``-``.
         description: When the parent's model should use the subagent; a string, or a dict of strings by
             language.
-        prompt: System prompt; a string, or a dict of strings by language. Beside `agent` it may be empty: the
+        prompt: System prompt; a string, or a dict of strings by language. With `agent`, it may be empty: the
             agent keeps its own.
         tools: ``"inherit"`` for all tools of the parent, or the names of some of them, or additional `Tool`
             objects. The parent's rules and permission mode apply to all of them.
@@ -66,7 +66,7 @@ class AgentDefinition:
             file.
         permission_mode: A narrower mode than the parent's; a wider mode has no effect.
         agent: A complete agent, which works with all its own options; see `Agent.as_tool`. `tools`,
-            `output_type` and a separate folder are rejected beside it.
+            `output_type` and a separate folder are rejected together with it.
         output_type: Type of the subagent's answer, as for `Agent`; the parent reads the answer as JSON.
 
     Raises:

@@ -153,7 +153,7 @@ class Worktree:
     """A git worktree of HEAD on a new branch, in a folder outside the workspace.
 
     Git never reads the repository's configuration here: it works with a second git folder, which has a
-    configuration of its own and links to the repository's data. So no program that the repository names can
+    separate configuration and links to the repository's data. So no program that the repository names can
     run, and missing objects are never fetched.
 
     Args:

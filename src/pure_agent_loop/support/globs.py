@@ -35,7 +35,8 @@ def match_stars(tests: Sequence[Test | None], items: Sequence[str], *, begins: b
 
     Args:
         items: Names in a path, or characters in a name.
-        begins: Check instead if the items could begin a match, with at least one test left over.
+        begins: Return True instead if the items could be the start of a match, so that at least one test
+            remains.
     """
     position = index = star_index = 0
     star = -1

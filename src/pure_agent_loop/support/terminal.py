@@ -141,7 +141,7 @@ def wrap_text(text: str, width: int, *, fold: bool = False) -> str:
     """Return a text with each line wrapped between words; a word wider than a line stays whole unless folded.
 
     Further lines begin at the second column of a table (after two or more spaces), or are indented deeper
-    than the line: the rest of an argument must not look like another argument.
+    than the line, because the rest of an argument must not look like another argument.
     """
     lines: list[str] = []
     for line in text.split("\n"):

@@ -26,7 +26,7 @@ _SYSTEM_ERRORS = {
 
 
 class WorkspaceError(PureAgentLoopError):
-    """A path cannot be used. The message is for the model: the path as written, and what to do."""
+    """A path cannot be used. The message tells the model the path as written, and what to do."""
 
 
 def shown(path: str) -> str:

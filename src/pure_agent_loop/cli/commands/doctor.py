@@ -54,7 +54,7 @@ WIDTH = 100  # columns if there is no terminal
 TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
 # Endpoint options without those for fallbacks: `--model` examines a fallback.
 _ENDPOINT = ("model", "base_url", "profile", "download", "env_file")
-_COUNTS = {  # names in a message, and fields of `TokenUsage`
+_COUNTS = {  # placeholders of a message, and the fields of `TokenUsage` for them
     "prompt": "prompt_tokens",
     "read": "cached_tokens",
     "written": "cache_write_tokens",

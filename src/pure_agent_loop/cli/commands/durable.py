@@ -44,8 +44,7 @@ examples:
   pal answer RUN_ID CALL_ID allow
   pal logs -f RUN_ID
 """
-# Options that 'pal tasks' and its actions share: a value before the action counts unless one follows
-# the action.
+# Options shared by 'pal tasks' and its actions; a value after the action overrides one before it.
 _LISTING = {"database", "status", "agent", "limit", "json"}
 _WHY_VOID = {"UnknownTool": "cli.void_tool"}
 _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}

@@ -124,7 +124,7 @@ def _run(
     noted: list[CaseOutcome] = []
 
     def note(outcome: CaseOutcome) -> None:
-        if lines is not None:  # the file has the former ones
+        if lines is not None:  # the earlier outcomes are in the file
             noted.clear()
         noted.append(replace(outcome, messages=[], offered=[], token_details=[]))
         progress.add(outcome)
@@ -193,7 +193,7 @@ def _places(out: Path | None) -> tuple[Path | None, SqliteStore | None]:
     from pure_agent_loop.sessions import SqliteStore
 
     if out is None or (out.exists() and not out.is_file() and not out.is_dir()):
-        return None, None  # nothing is kept next to a device or a pipe
+        return None, None  # no progress files next to a device or a pipe
     if out.is_dir():
         raise ConfigError(notice("cli.eval_out", out=out, error=os.strerror(errno.EISDIR)))
     lines = out if out.suffix == ".jsonl" else out.with_name(f"{out.name}.outcomes.jsonl")

@@ -215,7 +215,7 @@ def load_agents(
 
 
 def with_conversations(agents: Mapping[str, Agent], output: CommandOutput) -> dict[str, Agent]:
-    """Return agents with one for the runs that leave conversations of this user on this machine."""
+    """Return the agents, and one that continues runs from this user's conversations on this machine."""
     return {**agents, agent_name(): ConversationAgent(output)}
 
 

@@ -140,7 +140,7 @@ class Firings:
 
     def submit(self) -> None:
         """Submit pending firings, one run per schedule at a time; the run's id prevents duplicates."""
-        # A firing that ends without a run makes way for the next one of its schedule.
+        # After a firing that ends without a run, the next one of its schedule can start.
         while any([self._submit(*row) for row in self._database.rows(_SELECT_READY)]):  # noqa: C419 - all
             pass
 

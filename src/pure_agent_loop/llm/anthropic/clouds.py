@@ -312,7 +312,7 @@ class _CloudTransport:
         return await transport.post(body, {**options, "extra_headers": headers})
 
     async def get(self, url: str, seconds: float) -> Any:
-        """See `Transport`. A cloud has no other URL to read."""
+        """Not supported: a cloud has no URL with facts about models."""
         raise NotImplementedError
 
     async def close(self) -> None:

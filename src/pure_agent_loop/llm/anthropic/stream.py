@@ -1,7 +1,7 @@
 """Responses of the Messages protocol, decoded from bytes to deltas. Pure: no I/O.
 
-Unknown events and deltas are ignored: new ones may appear within one version of the API. Source of the event
-grammar: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
+Unknown events and deltas are ignored: new ones may appear within one version of the API. Source:
+https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Connections:
     """Transports of a client, by event loop: a connection pool belongs to one loop, a client to several.
 
     Args:
-        new_transport: Method of the client that builds a transport; may be called in any thread. The method
-            is held weakly: connections of a client that is no longer used are closed at once.
+        new_transport: Method of the client that builds a transport; may be called in any thread. The
+            reference to it is weak, so that the connections of an unused client are closed at once.
         current_key: Method of the client that returns its key. If the key changes, a new transport is built.
     """
 

@@ -1,7 +1,8 @@
-"""Transports that use the SDK's HTTP library: directly, as the SDK is slow to import, or through the SDK.
+"""Transports that use the SDK's HTTP library: directly, because the SDK is slow to import, or through the
+SDK.
 
 The library's own pool scans all its connections for each request. Here each connection has a separate pool,
-and free connections are kept on a stack: fast with many concurrent requests.
+and free connections are kept on a stack, which is fast with many concurrent requests.
 """
 
 from __future__ import annotations

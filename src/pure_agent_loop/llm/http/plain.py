@@ -225,7 +225,8 @@ class PlainTransport(ABC):
 
 
 async def refusal(status: int, response: HttpResponse) -> RefusedError:
-    """Return the error for a response with an error status. Raises `LLMError` if its body is too long."""
+    """Return the error for a response with an error status. Raises `LLMError` if the body of the response is
+    too long."""
     content = await read_whole(response.read, f"response with status {status}", MAX_ERROR_BYTES)
     return RefusedError(status, content, response.headers)
 

@@ -57,9 +57,9 @@ class ResponsesClient(ProtocolClient):
         custom_tools: Tools that the model calls with free text: the ``format`` of each, by name; None for
             unconstrained text, ``{"type": "grammar", "syntax": "lark" or "regex", "definition": ...}`` for a
             grammar. Each must have one parameter, a string.
-        appends_tools: Whether the field ``tools``, and with it the prompt cache, stays as it was in the first
-            request: later tools are items of the history (``additional_tools``), and removed tools are
-            excluded by ``tool_choice`` (``allowed_tools``). Use it only for models that support both.
+        appends_tools: Whether to keep the field ``tools`` of the first request, and with it the prompt cache.
+            Later tools are then items of the history (``additional_tools``), and removed tools are excluded
+            by ``tool_choice`` (``allowed_tools``). Use it only for models that support both.
         poll_seconds: Seconds between two polls of a background response.
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 

@@ -2,8 +2,8 @@
 
 A response that holds more than plain text and calls (reasoning, phases, server tools) is kept whole, as
 `ITEMS` of its message, and sent back to the server and model it came from. If the server stores responses, a
-message has its `RESPONSE_ID` and the digest of the history that the server holds with it. Source of the
-rules: the types of the ``openai`` package 3.57.0, https://platform.openai.com/docs/api-reference/responses.
+message has its `RESPONSE_ID` and the digest of the history that the server holds with it. Source: the types
+of the ``openai`` package 3.57.0, https://platform.openai.com/docs/api-reference/responses.
 """
 
 from __future__ import annotations

@@ -3,28 +3,29 @@
 After a result, an able model may call more tools, with one JSON object per step. Other models have to answer:
 small models repeat a successful call.
 
-The yes-or-no answers of a small model carry no information, and in free text it always makes the same choice.
-Its likelihoods, however, show which tool it associates with the request, measured in two directions:
+The yes-or-no answers of a small model carry no information, and in free text a small model always makes the
+same choice. The model's likelihoods, however, show which tool it associates with the request, measured in two
+directions:
 
-    by_name(tool)    = share of the surprise at the tool's name, among the names of all tools, that the
+    by_name(tool)    = share of the surprisal of the tool's name, among the names of all tools, that the
                        user's request removes, compared with a request without content
-    by_request(tool) = share of the surprise at the user's request that the tool removes, compared with
-                       no tool
+    by_request(tool) = share of the surprisal of the user's request that the tool removes, compared with no
+                       tool
 
     share = (log P(text | with) - log P(text | without)) / -log P(text | without)
 
 The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
 channel of Min et al., arXiv:2108.04106. Shares are used because texts differ in length and in base
 likelihood. The two measures fail on different questions; their sum selects the tool. The decision to call it
-counts the name twice, because nearly every tool makes a request somewhat likelier than no tool does. Above
-zero, a tool explains more than its absence, so there is no threshold. The likelihoods of names for the
-request without content are fetched once per set of tools.
+counts the name twice, because nearly every tool makes a request somewhat likelier than no tool does. A score
+above zero means that the tool explains the request better than no tool does, so no threshold is needed. The
+likelihoods of names for the request without content are fetched once per set of tools.
 
 The model does not choose these texts: the schema forces the server to write them and to return their
-likelihoods. It takes the likeliest token that the text allows, so surprising texts are split into smaller
-tokens, each a surprise by itself. For a short name, the split alone would decide; so two readings of a name
-are compared only at positions where both begin a token. Requests are compared up to the end of the shorter
-reading.
+likelihoods. The server takes the likeliest token that the text allows, so unlikely texts are split into
+smaller tokens, each with a low likelihood. The number of tokens alone could decide the comparison of a short
+name, so two tokenizations of a name are compared only at positions where both begin a token. Requests are
+compared up to the end of the shorter tokenization.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 NO_CONTENT = "N/A"
 MAX_TOOLS = 12  # each tool takes one request; with more tools, the model chooses in constrained output
-_MAX_CANDIDATES = 2  # number of tools, best by name, for which the request's likelihood is also read
+_MAX_CANDIDATES = 2  # number of tools with the best name scores whose request likelihood is read too
 _MAX_QUESTION_CHARS = 1_000  # only the end of a long question is used
 _MAX_REQUEST_BYTES = 120  # bytes from the end of the question, for the second measure
 _MAX_REQUEST_TOKENS = 20  # only the first tokens of these bytes, because output is slow

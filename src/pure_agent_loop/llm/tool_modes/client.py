@@ -1,12 +1,10 @@
 """Client wrapper for the tool modes: any chat model returns the same calls.
 
-========  ====================================================================================
-native    the server's tool calls; calls left in the text are recovered
-json      constrained output: choose a tool, then fill in its arguments, if the server returns token
-          likelihoods; else one JSON object per step, unconstrained if the server has no constraints
-text      the ReAct format in plain text
-auto      native, until the server or the model proves unable; then json
-========  ====================================================================================
+    native    the server's tool calls; calls left in the text are recovered
+    json      constrained output: choose a tool, then fill in its arguments, if the server returns token
+              likelihoods; else one JSON object per step, unconstrained if the server has no constraints
+    text      the ReAct format in plain text
+    auto      native, until the server or the model proves unable; then json
 
 The wrapper is transparent to the loop. Without tools and without calls in the history it changes nothing.
 It remembers each response format or parameter that a server refuses, and reports it in a notice.

@@ -1,7 +1,7 @@
 """Constrained requests for a likelihood choice, and the arguments of the chosen tool.
 
-An able model may write several calls, with any values. Other models write one call, and a value that does not
-occur in the question counts as made up: an optional argument is dropped; a required one, if short, is
+An able model may write several calls, with any values. Other models write one call. A value that does not
+occur in the question is treated as invented: an optional argument is dropped; a required one, if short, is
 requested again, restricted to pieces of the question. Arguments that the tool's worked examples do not copy
 from the question are exempt.
 """
@@ -39,7 +39,8 @@ Arguments: TypeAlias = "JsonObject"
 
 # -- requests --------------------------------------------------------------------------------------------
 
-# Disables thinking in templates that have it: the next token has to be the answer. Others ignore the field.
+# Disables thinking in templates that support it, because the next token has to be the answer. Others ignore
+# the field.
 _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 _PASSED_OPTIONS = ("extra_headers", "extra_query", "timeout")
 

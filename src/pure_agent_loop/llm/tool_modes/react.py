@@ -143,8 +143,8 @@ class ReactReader:
     """Converts a streamed ReAct response to ordinary deltas. `feed` the text, then `finish`.
 
     Thoughts before a call become its text; thoughts before the final answer become reasoning. Only the first
-    action counts: later text was written without its result. A response in any other format is the answer;
-    without a leading ``Thought:``, it streams from its second paragraph on.
+    action counts, because later text was written without the result of that action. A response in any other
+    format is the answer; without a leading ``Thought:``, it streams from its second paragraph on.
     """
 
     def __init__(self, tools: Sequence[JsonFields]) -> None:

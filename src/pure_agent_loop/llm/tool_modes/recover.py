@@ -6,12 +6,12 @@ Rules:
     of the text.
 2.  After a tag with no other use (such as ``<tool_call>``) a call counts anywhere except inside a code block
     or quotes.
-3.  A fenced or bare JSON object or list, and a call in a ReAct line (``Action:`` with ``Action Input:``,
-    ``Act: look(word="a")``) or in Python syntax (``look(word="a")``), count only at the end of the text: in
-    the middle of an explanation they are examples. All but the fenced ones begin on a separate line. What a
-    model writes as the ``Observation:`` of its action is made up, and dropped.
-4.  Text is buffered only while it can still become a call, so responses stream as usual. The result does not
-    depend on how the text was split: a candidate is rejected only when no further text could complete it.
+3.  A fenced or bare JSON object or list, and a call in a ReAct line (``Action:`` with ``Action Input:``) or
+    in Python syntax (``look(word="a")``), count only at the end of the text, because in the middle of an
+    explanation they are examples. All but the fenced ones begin on a separate line. A model's own text after
+    ``Observation:`` is invented, and is dropped.
+4.  Text is buffered only while it can still become a call, so responses stream as usual. How the text was
+    split has no effect, because a candidate is rejected only when no further text could complete it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _PYTHON = lazy_pattern(
     r"|(?P<one>[\"'])(?:\\.|(?!(?P=one))[^\\\n])*(?P<close>(?P=one)|\\?\Z)|[()\[\]{}\"']",
     re.S,
 )
-_MARKER_CHARS = 64  # no marker is as long
+_MARKER_CHARS = 64  # longer than every marker
 _RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to stay linear
 
 
@@ -381,7 +381,7 @@ class _CallReader:
         else:
             if position == len(self._text):
                 return _Match(tuple(calls), position)
-        self._no_lines.update(visited)  # the same text follows each of them
+        self._no_lines.update(visited)  # their common continuation has no calls
         return None
 
     def _may_be(self, marker: Marker, start: int) -> bool:

@@ -1,11 +1,9 @@
 """Requests for typed answers: three output modes, and the choice among them. Pure: no I/O.
 
-========  ====================================================================================
-native    the server enforces a JSON schema, also together with tools
-tool      the answer is a call of an additional tool, ``final_result``
-prompted  the schema is in the prompt; without tools, the server is also asked to enforce the schema, else
-          JSON, else nothing, whichever it supports
-========  ====================================================================================
+    native    the server enforces a JSON schema, also together with tools
+    tool      the answer is a call of an additional tool, ``final_result``
+    prompted  the schema is in the prompt; without tools, the server is also asked to enforce the schema, else
+              JSON, else nothing, whichever it supports
 
 The profile can set a mode. The default is ``tool`` if the model may call tools natively, else ``prompted``.
 """

@@ -96,7 +96,7 @@ class AgentServer:
         agents: Agents that take tasks, by name.
         store: The store of the agents' sessions.
         caller: Returns the `Caller` for the SDK's context of a request.
-        published: Prompts and resources of the user; None for none.
+        published: Prompts and resources of the user; None if there are none.
         deps: Makes the deps for each agent run; None for the agents' own deps.
 
     Raises:

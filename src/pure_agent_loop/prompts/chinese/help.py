@@ -16,7 +16,7 @@ MESSAGES = {
     "serve": "服务",
     "set up": "设置",
     "more": "其他",
-    "'pal COMMAND --help' shows the options of a command. 'pal run WORD' asks in one word.": (
+    "'pal COMMAND --help' shows the options of a command. 'pal run WORD' runs a task of one word.": (
         "“pal 命令 --help”显示该命令的选项。“pal run 词”只用一个词提问。"
     ),
     "positional arguments": "位置参数",

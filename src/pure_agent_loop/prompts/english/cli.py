@@ -53,7 +53,7 @@ MESSAGES = {
     "no_such_server": "No server for the model {model!r}: none is configured and none is running here.",
     "no_task": 'No task given. To give one: pal {command} "your question" (or pipe it in).',
     "type_task": "type the task, then press Ctrl-D",
-    "reading_input": "reading the context from standard input to its end (none to give? add: </dev/null)",
+    "reading_input": "reading the context from standard input to its end (for no context, add: </dev/null)",
     "media_answer": "The answer has pictures or sounds ({count}), not shown here. In Python: result.media.",
     "footer": "{reason}, {steps}, {tokens}{seconds} s",
     "one_step": "{count:,} step",
@@ -67,9 +67,9 @@ MESSAGES = {
     "resume_session": "session {session}; to resume: pal run {option}",
     "not_recorded": "this run is not recorded: {error}",
     "left_unrecorded": "this conversation is not recorded.",
-    "left_refused": "a worker cannot have these settings of this conversation: {settings}.",
-    "left_status": "The run {run} that left is {status}. {error} See: pal tasks show {run}{database}",
-    "detached_settings": "This agent continues only runs that left a conversation with Ctrl-B.",
+    "left_refused": "a worker cannot use these settings of this conversation: {settings}.",
+    "left_status": "The background run {run} is {status}. {error} See: pal tasks show {run}{database}",
+    "detached_settings": "This agent continues only runs that Ctrl-B moved to the background.",
     "detached_differs": (
         "This worker would run the conversation with other settings: {differences}. Start 'pal worker' as "
         "you started 'pal', then continue the session of this run: pal run --resume SESSION --database URL."
@@ -379,21 +379,21 @@ MESSAGES = {
     "session_compacted": "(earlier history was compacted for the model)",
     "result_failed": "failed: {text}",
     "answer_how": "to answer: pal sessions answer {answer}",
-    "undo_known": "Sessions that did: {sessions}.",
-    "undo_no_session": "No session did.",
+    "undo_known": "Sessions with changes there: {sessions}.",
+    "undo_no_session": "No session has changed anything there.",
     "restored": "restored {path}",
     "removed": "removed {path}",
     "left": "skipped {path}: {reason}",
     "would_undo": "step {steps} would be undone{part}",
     "undone": "step {steps} undone{part}",
-    "in_part": " in part; see --force",
+    "in_part": ", but not completely; see --force",
     "worker_started": (
         "worker {worker} started: version {version}, database {database}, agents {agents}, "
         "queues {queues}; stop with SIGTERM or Ctrl-C"
     ),
     "worker_health": "health checks at {url}",
     "serve_started": "server started: version {version}, data in {database}, agents {agents}",
-    "leave_again": "stopping; Ctrl-C again leaves at once",
+    "leave_again": "stopping; Ctrl-C again exits immediately",
     "from_server": "the server {name}",
     "kind_switch": "true or false",
     "kind_rules": "a list of rules",
@@ -471,7 +471,7 @@ MESSAGES = {
     "cost_unknown": "unknown",
     "cost_partly": "{known} + unknown",
     "cost_unpriced": (
-        "The cost of {count} requests is unknown: neither the server nor the prices in use named it. "
+        "The cost of {count} requests is unknown: neither the server nor the prices in use give it. "
         "--price IN,OUT or prices= gives a price for later runs; `pal cost prices` lists known ones."
     ),
     "no_price_known": "No known price matches {pattern!r}. Patterns use * and ?, such as 'gpt-5*'.",

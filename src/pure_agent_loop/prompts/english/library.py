@@ -41,7 +41,7 @@ MESSAGES = {
     "prefix_by_compaction": "compaction ({rung})",
     "prefix_by_handoff": "a handoff to another agent",
     "prefix_by_program": "the calling program ({part})",
-    "prefix_by_client": "the model client: another model or tool mode, or a refusal it learned from",
+    "prefix_by_client": "the model client: another model or tool mode, or a change after a rejected request",
     # -- sandbox -----------------------------------------------------------------------------------
     "sandbox_bubblewrap_offline": "shell: bubblewrap, no network",
     "sandbox_bubblewrap_network": "shell: bubblewrap, network allowed",
@@ -106,13 +106,13 @@ MESSAGES = {
     "run_returned": "Run {run} was returned to its queue: this worker is stopping.",
     "run_taken": "Run {run} was taken over by another worker.",
     "run_repeated": "Run {run}: attempt {number} of {maximum} since its last finished call, alone in this "
-    "process. Each earlier one ended with its process.",
+    "process. In each earlier attempt, the process died.",
     "run_void": "Run {run}: the approved call {call_id} of {tool} was not made ({reason}); "
     "the code has changed.",
-    "run_kills": "{attempts} attempts without progress ended with their process, the last one in step "
-    "{step}: {reason}",
+    "run_kills": "the process died in {attempts} attempts without progress, the last time in step {step}: "
+    "{reason}",
     "users_read": "Users were reloaded: {users}; {ended} former tokens or roles are invalid.",
-    "users_kept": "The users remain as they were, because the new ones are invalid: {error}",
+    "users_kept": "The users are unchanged, because the new ones are invalid: {error}",
     "pruned": "Sessions unused for {days} days were deleted: {sessions}, and {runs} runs without a session.",
     "session_pruned": "Session {session} was deleted: unused for {days} days.",
     "prune_failed": "Unused sessions could not be deleted; this will be retried: {error}",
@@ -271,7 +271,7 @@ MESSAGES = {
         "A difference of {points:g} points in passed would show with about {needed} repeats per case in both "
         "runs (now {now:.3g})."
     ),
-    "compare_cases": "Cases that changed, largest change first (chance changes single cases, too):",
+    "compare_cases": "Cases that changed, largest change first (single cases also change by chance):",
     "compare_more": "... and {count} more",
     "outcomes_foreign": (
         "{path}: line {line} is not an outcome of an evaluation. Choose another file for out, or delete it."
@@ -281,7 +281,7 @@ MESSAGES = {
     ),
     "outcomes_of_others": (
         "{path} has outcomes with another {part}: {count}. They are not used and stay in the file; to start "
-        "from nothing, delete it."
+        "from scratch, delete it."
     ),
     "outcomes_agent": "agent",
     "outcomes_case": "case or evaluator",
@@ -421,8 +421,8 @@ MESSAGES = {
     "mcp_twice": "Two MCP servers have the name {twice!r}. Give one another name=.",
     "mcp_name_twice": "A tool and an agent have the same name {twice!r}. Rename the agent.",
     "mcp_name": (
-        "{shown}: name may have at most 32 letters, digits, '-' and single inner '_', because tool names "
-        "contain it."
+        "{shown}: name may have at most 32 letters, digits, '-' and '_', but no '__' and no '_' at either "
+        "end, because tool names contain it."
     ),
     "mcp_command_or_url": "{shown} needs one of command=[...] and url='http...'.",
     "mcp_url": "{shown}: url={url!r:.80} must be http:// or https://, with a host.",

@@ -98,7 +98,7 @@ class _MessageBuilder:
         self.results: list[Message] = []
 
     def close(self) -> list[Message]:
-        """Return the message and its results, and start over."""
+        """Return the message and its results, and reset this object."""
         message = {"role": self._role, "content": self.content or None, "tool_calls": self.calls or None}
         messages = [message] if self.content or self.calls else []
         messages += self.results

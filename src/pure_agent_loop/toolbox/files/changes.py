@@ -207,9 +207,9 @@ class _ChangeTool(Tool):
         """Return why a call cannot work, such as content that the model has not seen; see `Tool`."""
         own = [(tool, given) for tool, given in earlier if getattr(tool, "_changes", None) is self._changes]
         found = (tool._checked(given, current_prompts()) for tool, given in own)
-        valid = [each for each in found if isinstance(each, dict)]  # the others will fail
+        valid = [each for each in found if isinstance(each, dict)]  # calls with invalid arguments fail
         text = await call_user(self._changes.objection, self.schema.validate(args), valid)
-        # What the tools of others do to the files is unknown.
+        # Other tools may also change the file, so the call may work after all.
         return (WorkspaceError.__name__, text) if text and len(own) == len(earlier) else None
 
 

@@ -69,7 +69,7 @@ class FolderHandle:
             return None
 
     def require_writable(self) -> None:
-        """Check that entries may be added, as far as the system tells.
+        """Check that entries may be added, unless the system does not report this.
 
         Raises:
             PermissionError: They may not.

@@ -1,8 +1,8 @@
-"""Run commands confined, and leave no process behind.
+"""Run commands in a sandbox, and leave no process behind.
 
     best          the best sandbox of this machine, and why no stronger one works
     bubblewrap    namespaces, with protect (names that cannot be written) and keeper
-    git_state     what a command leaves that could run later, set aside (places: in all folders)
+    git_state     moves aside files left by a command that could run later (places: in all folders)
     landlocked    kernel rules for files (landlock), with seccomp (a system call filter)
     roots         folders that may be a workspace
     project       what a workspace needs outside of it: git's folder, the top of its project

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.language import model_text
 
-if TYPE_CHECKING:  # not at run time: the parser is loaded for the first line
+if TYPE_CHECKING:  # not at run time, because the parser is loaded with the first line
     from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
     from pure_agent_loop.toolbox.shell.rules import ShellRule
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory

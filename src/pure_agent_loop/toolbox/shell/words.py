@@ -1,7 +1,7 @@
 """Decode one word of a shell line as bash does, so that the value of the word is known, or known to be
 unknown.
 
-Only unambiguous text is decoded; anything else is reported as trouble, which leads to a question.
+Only unambiguous text is decoded; any other text is reported as unsupported, and a person is asked.
 """
 
 from __future__ import annotations
