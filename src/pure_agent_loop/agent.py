@@ -244,7 +244,7 @@ class Agent(Runnable[Deps, Out]):
         tool_retry_delay: float = 1.0,
         **llm_kwargs: Unpack[RequestFields],
     ) -> None:
-        tools, handoffs = read_again(tools), read_again(handoffs)  # lists, because clones iterate again
+        tools, handoffs = read_again(tools), read_again(handoffs)  # as lists: clones iterate over them again
         self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
         check_fields("Agent", {"temperature": temperature, **llm_kwargs}, _ARGUMENTS)
         check_thinking_level(thinking_level)

@@ -213,7 +213,7 @@ def test_a_server_that_an_editor_names_goes_before_one_of_the_settings(editors, 
     assert "have the name 'a-b'" in editor.error("session/new", asked)["error"]["message"]
     session = editor("session/new", cwd=str(folder), mcpServers=[{**named, "name": "my places"}])["sessionId"]
     assert editor.prompt(session, "hello") == "end_turn"
-    assert "the editor also defines 'my-places', as your settings do" in str(editor.updates)
+    assert "MCP server 'my-places' of your settings skipped: the editor defines it too" in str(editor.updates)
 
 
 def test_an_editor_that_no_longer_listens_is_gone(editors, tmp_path):

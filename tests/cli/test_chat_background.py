@@ -87,7 +87,7 @@ def let_go(screen, work):
     """Press Ctrl-B while the first request is answered."""
     screen.until(lambda _: work.begun.is_set())
     screen.type(CTRL_B)
-    screen.until("Leaving for the background")
+    screen.until("Moving to the background")
     work.go.set()
 
 
@@ -206,7 +206,7 @@ def test_conversation_killed_before_its_run_leaves_resumes(chat, pal, work):
     screen = chat({"handler": work}, "chat", "--permission-mode", "auto", "work")
     screen.until(lambda _: work.begun.is_set())
     screen.type(CTRL_B)
-    screen.until("Leaving for the background")
+    screen.until("Moving to the background")
     screen.kill()
     work.go.set()
     screen = chat({"handler": work}, "-c", "--permission-mode", "auto")

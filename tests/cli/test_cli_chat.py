@@ -505,7 +505,7 @@ class TestCommands:
         screen.until("written:")
         assert "first" in (pal.workspace / "out.md").read_text()
         screen.type("/new" + ENTER)
-        screen.until("New session. The last one: /resume 1")
+        screen.until("New session. To resume the last one: /resume 1")
         screen.type("third" + ENTER)
         screen.until("Three.")
         assert len(without_facts(screen.server.requests[2].body["messages"])) == 2

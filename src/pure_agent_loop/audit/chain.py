@@ -287,7 +287,7 @@ def _inconsistency(heads: list[Head]) -> str:
 
 
 def write_head(folder: Path, sealer: Sealer, head: Head, *, durable: bool) -> None:
-    """Write the head to the older of the two slots; turn 0 starts a new file.
+    """Write the head to the older of the two slots; if its turn is 0, start a new file.
 
     Raises:
         OSError: The head cannot be written.

@@ -306,7 +306,7 @@ class Attempt:
         name: Name under which the agent is registered, for an agent without a name.
         deps: Deps for the `RunContext` of functions.
         max_attempts: Maximum number of attempts without progress.
-        clock: Clock that writes the events of several attempts together; None for a new one.
+        clock: Timer shared by several attempts, which writes their events together; None for a new one.
     """
 
     def __init__(

@@ -415,7 +415,7 @@ class Worker:
             until = next_sweep = 0.0
             while not self._stop_sweeping.wait(SWEEP_SECONDS):
                 now = time.monotonic()
-                if watch.wait(0.0):  # a run may be queued, which another worker may take and die
+                if watch.wait(0.0):  # another worker may take a queued run and die
                     until = now + IDLE_SECONDS
                 if now < next_sweep and now >= until and not liveness.has_work:
                     continue

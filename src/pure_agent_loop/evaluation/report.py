@@ -421,7 +421,7 @@ class Reports:
         """Load reports written by `save`, or by ``pal eval`` with several models.
 
         The file may also be one that `EvaluationReport.load` reads. The outcomes in a ``.jsonl`` file are
-        named after their models; of agents with the same model, those of the last one are loaded.
+        named after their models; if several agents have the same model, only those of the last are loaded.
 
         Raises:
             ConfigError: The file cannot be read, or has no reports.

@@ -32,7 +32,7 @@ from pure_agent_loop.support.text import safe_str
 
 
 async def run_loop(state: QueryState, kit: Kit) -> None:
-    """Drive `state` until it has a stop reason. Events go to ``kit.emit``; failures end in the state.
+    """Drive `state` until it has a stop reason. Events go to ``kit.emit``, failures into the state.
 
     Raises:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
@@ -54,7 +54,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
                 if kit.deps is not None:
                     check_made(kit)
                 await write_system_prompt(state, kit, begins=True)
-                if kit.facts is not None and not state.pending:  # else the results of the calls come first
+                if kit.facts is not None and not state.pending:  # results of pending calls come first
                     await write_facts(state, kit.facts, kit.journal)
                 while state.stop_reason is None and not _is_cancelled(kit) and not _leaves_before(state, kit):
                     await _take_step(state, kit, checker)

@@ -1,4 +1,4 @@
-"""Finish a call: its outcome passes the stages in order, then goes to the state, message part and event.
+"""Finish a call: process its outcome in stages, then store it in the state, the message part and the event.
 
 `redacted_outcome` comes before the stages, inside the effect, so that no record holds a secret.
 """

@@ -1,8 +1,8 @@
 """Tool call arguments: parse the model's text to a JSON object, or give the reason for rejecting it.
 
-Arguments are never repaired: running a guess is worse than asking again. Besides strict JSON, these harmless
-variants are accepted: an empty text or ``null`` for no arguments, raw control characters inside strings, an
-object instead of its text, and an object encoded twice as a string.
+Arguments are never repaired: running a guess is worse than asking again. These harmless variants
+are accepted too: an empty text or ``null`` for no arguments, raw control characters inside strings, an object
+instead of its text, and an object encoded twice as a string.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class OpenCall:
         if is_name_alone and self.phase is Phase.COMPLETE:
             self.is_named_again = True
         if part.name and part.name != self.name:
-            # A name is sent once, repeatedly, with growing length, or (rarely) in pieces.
+            # Servers send a name once, in every fragment, as a growing prefix, or (rarely) in pieces.
             self.name = part.name if part.name.startswith(self.name) else self.name + part.name
         if isinstance(part.arguments, str):
             if part.arguments:

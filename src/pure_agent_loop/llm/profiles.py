@@ -47,7 +47,7 @@ NO_EFFORT = {"reasoning_effort": "none"}
 CONTROL_TOKENS = (
     "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
     "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan
-    "<s>", "</s>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]",  # Llama 2 and Mistral; below Mistral
+    "<s>", "</s>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]",  # Llama 2 and Mistral; next lines: Mistral
     "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]",
     "[CALL_ID]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[THINK]", "[/THINK]",
     "[IMG]", "[IMG_*]",

@@ -627,7 +627,7 @@ async def _drive_loop(state: QueryState, kit: Kit) -> None:
                 deps = await deps.made()
         except Exception as error:  # noqa: BLE001 - a user function may raise anything
             log_failure("The deps function", error)
-            deps = Raised(error)  # raised at the beginning of the run, which it ends
+            deps = Raised(error)  # raised when the loop begins, and ends the run
         kit = kit.replace(deps=deps)
     with in_run(RunContext(deps, run)):
         try:

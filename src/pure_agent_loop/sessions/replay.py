@@ -136,7 +136,7 @@ class RecordedClock(SystemClock):
 
 
 class RecordedBudget(Budget):
-    """Budget that is used up where the recorded one was, because spending of other runs is not recorded."""
+    """Budget that ends the run where the recorded one did: spending of other runs is not recorded."""
 
     journal: ReplayJournal
 

@@ -305,7 +305,7 @@ class RunTasks:
                 await drive(state, kit, child.definition.agent, lambda state, _: child.follow(state))
             finally:
                 kit.journal.close()
-            state = child.state or state  # a handoff replaces the state by that of another agent
+            state = child.state or state  # a handoff replaces the state with that of another agent
             child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
             task_state, problem = outcome_of(child, state, self.words)
             if place is not None and state.stop_reason != "cancelled":

@@ -21,8 +21,8 @@ Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 
 MAX_CHARS = 100_000  # maximum characters of front matter
 _MAX_DEPTH = 30
-_MAX_VALUES = 10_000  # an alias counts as all that it stands for
-_MAX_FIELDS = 200  # of a text whose fields are read one by one
+_MAX_VALUES = 10_000  # an alias counts as all values that it refers to
+_MAX_FIELDS = 200  # if fields are parsed separately
 _FENCE = lazy_pattern(r"---[ \t]*")
 _END = lazy_pattern(r"(---|\.\.\.)[ \t]*")
 _COMMENT = lazy_pattern(r"(?<!\S)#.*$", re.M)
@@ -91,7 +91,7 @@ def _fields(head: str, needed: Collection[str] | None) -> tuple[dict[str, Value]
             raise
     fields: dict[str, Value] = {}
     left_out: list[str] = []
-    for start, end in itertools.pairwise(starts):  # one by one
+    for start, end in itertools.pairwise(starts):  # parse each field separately
         field = _FIELD.match(head, start)
         name = field[1].strip("\"' \t") if field else ""
         try:

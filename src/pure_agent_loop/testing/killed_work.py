@@ -65,17 +65,17 @@ def make_tools(mark: Callable[[str], None], seconds: float = 0.0) -> list[Tool]:
 
     @tool
     def put(n: int) -> str:
-        """Put a thing in its place."""
+        """Change something; not repeatable."""
         return work("put", n)
 
     @tool(read_only=True)
     def look(n: int) -> str:
-        """Look at a thing."""
+        """Read something."""
         return work("look", n)
 
     @tool(idempotent=True)
     def again(n: int) -> str:
-        """Do what can be repeated."""
+        """Change something; repeatable."""
         return work("again", n)
 
     return [put, look, again]

@@ -89,7 +89,7 @@ class GeminiReader(ProtocolReader):
             call = part["functionCall"]
             number, self._calls = self._calls, self._calls + 1
             arguments = call.get("args") or {}
-            # The rest would follow in pieces, which this client does not request.
+            # The rest would be streamed in pieces, which this client does not request.
             if call.get("willContinue"):
                 arguments = RejectedArguments(model_text("cut_off", reason="willContinue", written=arguments))
             delta = ToolCallDelta(number, call.get("id"), call["name"], arguments)

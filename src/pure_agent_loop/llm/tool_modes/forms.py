@@ -18,8 +18,8 @@ class CallForm:
     """Syntax of calls. Between the tags: JSON, a name followed by JSON, or calls in the syntax of `call`.
 
     Args:
-        opens: Tags before calls.
-        closes: Tags after calls.
+        opens: Tags that open a call or a list of calls.
+        closes: Tags that close it.
         call: Syntax of one call, such as ``<invoke name="{name}">{arguments}</invoke>``; empty if there is
             only JSON between the tags.
         argument: Syntax of one argument, such as ``<parameter name="{key}">{value}</parameter>``, optionally

@@ -57,7 +57,7 @@ MESSAGES = {
     "ran": "The user ran this command:",
     "no_background": "No running task can move to the background.",
     "moved": "moved to the background",
-    "leaving": "Leaving for the background when the current step ends… Esc stops it.",
+    "leaving": "Moving to the background when the current step ends… Esc cancels this.",
     "left_for": (
         "The run goes on in the background as {run}. Its answer comes with your next message after its end.\n"
         "pal tasks show {run}{database} shows it; pal answer answers its questions. {hint}"
@@ -81,7 +81,7 @@ MESSAGES = {
     "no_session": "This conversation is not recorded.",
     "session": "session {id}",
     "new_session": "New session.",
-    "new_session_after": "New session. The last one: /resume 1",
+    "new_session_after": "New session. To resume the last one: /resume 1",
     "pick_session": "To resume one: /resume NUMBER. To preview one: /resume NUMBER?",
     "added_elsewhere": "Added to this session elsewhere (/fork continues in a copy of your own):",
     "deleted_elsewhere": "This session was deleted elsewhere. Nothing more is written to it; "

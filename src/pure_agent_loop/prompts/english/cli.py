@@ -63,7 +63,7 @@ MESSAGES = {
     "resume_last": "to resume: pal -c",
     "open_elsewhere": "Session {session} is open in another conversation too, which shows what you add here. "
     "For a copy of your own: pal sessions fork {session}",
-    "export_format": "--format is missing. Use one of {formats}, or -o with such an ending: -o session.html.",
+    "export_format": "--format is missing. Use one of {formats}, or name a file with an ending: -o a.html.",
     "resume_session": "session {session}; to resume: pal run {option}",
     "not_recorded": "this run is not recorded: {error}",
     "left_unrecorded": "this conversation is not recorded.",
@@ -169,7 +169,7 @@ MESSAGES = {
         "waiting for an editor; editors start this command themselves, see docs/acp.md (Ctrl-C stops)"
     ),
     "acp_closed": "pal acp talks to an editor over standard input and output, and one of them is closed.",
-    "acp_twice": "MCP server skipped: the editor also defines {name!r}, as your settings do.",
+    "acp_twice": "MCP server {name!r} of your settings skipped: the editor defines it too.",
     "acp_needs_mcp": "mcpServers need the extra [mcp]. Install it, or remove the servers from the editor.",
     "acp_unknown_type": "mcpServers: {name} has an unknown type.",
     "acp_no_session": "There is no session {session!r} of {folder}.",
@@ -305,14 +305,14 @@ MESSAGES = {
     ),
     "input_line_long": "Line {number} of standard input is longer than {max_input_bytes} bytes.",
     "subagents_tools": "--subagents needs a tool and cannot be combined with --no-tools or --tools none.",
-    "no_session_option": "No session has a question to answer. Leave out --no-session.",
+    "no_session_option": "Answers need a recorded session. Leave out --no-session.",
     "explain_session": (
         "--explain shows the first request of a new run and cannot be combined with --session."
     ),
     "explain_run_option": "{option} cannot be combined with --explain-run, which shows a recorded run.",
     "explain_run_step": "--explain-run: no step {step!r:.40}. Write 1 to {most}, or nothing for all.",
     "explain_run_head": "step {step} (run {run})",
-    "explain_run_end": "{lines} lines of the loop led to {values} values.",
+    "explain_run_end": "{lines} lines of the loop produced {values} values.",
     "database_session": "--database needs a session: add --session ID, --resume ID or --continue.",
     "kept_sessions": "{count} deleted: not used for {keep_sessions} days",
     "error": "error: ",
@@ -340,7 +340,7 @@ MESSAGES = {
     "durable_follow": "to follow it: pal logs -f {run}",
     "durable_run": "run {run}",
     "durable_asks": "asks: {call}; to answer: pal answer {answer}",
-    "keys_set": "{keys}: set when this file was written; pal uses them without further settings.",
+    "keys_set": "API keys in the environment when this file was written: {keys}. pal uses them by itself.",
     "schedule_none": "no schedules in {database}",
     "schedule_removed": "{name} removed",
     "schedule_queued": "queued for a worker; to follow it: pal logs -f {run}",

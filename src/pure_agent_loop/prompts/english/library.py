@@ -111,7 +111,7 @@ MESSAGES = {
     "the code has changed.",
     "run_kills": "the process died in {attempts} attempts without progress, the last time in step {step}: "
     "{reason}",
-    "users_read": "Users were reloaded: {users}; {ended} former tokens or roles are invalid.",
+    "users_read": "Users were reloaded: {users}; {ended} former tokens or roles are no longer valid.",
     "users_kept": "The users are unchanged, because the new ones are invalid: {error}",
     "pruned": "Sessions unused for {days} days were deleted: {sessions}, and {runs} runs without a session.",
     "session_pruned": "Session {session} was deleted: unused for {days} days.",

@@ -185,9 +185,10 @@ MESSAGES = {
     "many_lines": "{count} lines",
     "kept_names": " It had {count} more names (hard links), which keep the old content.",
     "too_large": (
-        "{path} would be larger than {limit:,} bytes, the limit of these tools. Use a program for it."
+        "{path} would be larger than {limit:,} bytes, the limit of these tools. "
+        "Write it with a program instead."
     ),
-    "old_text_often": "old_text occurs more than {limit:,} times in {path}. Use a program.",
+    "old_text_often": "old_text occurs more than {limit:,} times in {path}. Edit it with a program instead.",
     "no_change": "Nothing to change in {path}: old_text and new_text are the same.",
     "edited": "Edited {path}",
     "one_place": ".",
@@ -405,7 +406,7 @@ MESSAGES = {
         "must replace the link with its target."
     ),
     "output_cut": "[the middle of the output was left out; write it to a file and read parts of it]",
-    "not_shown": "[{why}. A person can show it: start with that folder in PATH, or readable=[...]]",
+    "not_shown": "[{why}. A person can make it visible: start with that folder in PATH, or readable=[...]]",
     "git_not_shown": (
         "[This folder belongs to the repository {path}, a home or similar folder, which is never shown]"
     ),

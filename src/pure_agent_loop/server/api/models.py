@@ -306,7 +306,7 @@ class Question(ApiModel):
         None, description="line of the file where the passage that an edit replaces begins"
     )
     rules: list[str] = Field(
-        [], description="calls that an answer with `similar` allows; empty if only the same call"
+        [], description="further calls that an answer with `similar` allows; empty for only the same call"
     )
     reason: str
     step: Count

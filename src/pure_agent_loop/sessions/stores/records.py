@@ -32,7 +32,7 @@ _KEYS = {"id", "parent", "time", "type", "data"}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 MAX_PROBLEMS = 200
-BASE = "base"  # type of a record with everything that later runs need from the records before it
+BASE = "base"  # type of a record that later runs can start from, without the records before it
 # Occurs in the head of a base's line and never inside `data`: see rule 3 above.
 BASE_HEAD = f'"type":"{BASE}","data":'
 HEAD_CHARS = 250  # maximum length of a line up to `data`: ids are bounded

@@ -106,9 +106,9 @@ class ChangeTools:
 
         Args:
             args: Valid arguments of the call.
-            earlier: Those of the calls of the same response that come first.
+            earlier: Arguments of the earlier calls in the same response.
         """
-        contents: dict[str, bytes] = {}  # what the earlier calls leave
+        contents: dict[str, bytes] = {}  # contents after the earlier calls
         for other in earlier:
             with suppress(WorkspaceError):  # the earlier call will fail
                 contents[self._name(other["path"])] = self._planned(other, contents)

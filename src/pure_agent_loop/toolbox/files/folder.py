@@ -72,7 +72,7 @@ class FolderHandle:
         """Check that entries may be added, unless the system does not report this.
 
         Raises:
-            PermissionError: They may not.
+            PermissionError: The system forbids adding entries.
         """
         if not os.access(self._at("."), os.W_OK, dir_fd=self._descriptor):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -95,7 +95,7 @@ class SearchScope:
         """Yield the entries. Links are followed only in the path and in the names the pattern begins with.
 
         Args:
-            reads_files: True if a link to a file is of no use.
+            reads_files: True if the search reads files, so that a skipped link to a file is reported.
 
         Raises:
             WorkspaceError: The path is not a folder, or cannot be opened.

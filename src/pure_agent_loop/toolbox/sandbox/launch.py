@@ -46,7 +46,7 @@ class Start:
     """A command to be started.
 
     Args:
-        home: Private folder of this command. A sandbox with its own takes only git's settings from it.
+        home: Private folder of this command. A sandbox with a private home takes only git's settings from it.
         input_fd: Descriptor of the command's standard input; -1 for an empty one.
         info_fd: Descriptor to which bubblewrap writes the id of the first process inside.
         limits: See `Limits`.

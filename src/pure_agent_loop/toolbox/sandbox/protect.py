@@ -46,7 +46,7 @@ class NotRestored(str):
 
     @classmethod
     def of(cls, path: str, root: Path, why: object) -> NotRestored:
-        """Create the entry for a path in a folder that a command left there for good."""
+        """Create the entry for a path that could not be restored or moved aside."""
         self = cls(f"{os.path.relpath(path, root)} ({why})")
         self.path = path
         return self

@@ -124,7 +124,7 @@ def _restrict(number: int, *ways: Sequence[Any]) -> list[_Instruction]:
     """
     inner: list[_Instruction] = []
     for way in ways:
-        # Number of instructions from here to the end of this way: the jump if an argument does not match.
+        # Number of instructions left in this branch: the jump if an argument does not match.
         left = sum(len(values) + 1 + len(bits) for _, values, *bits in way) + 1
         for argument, values, *bits in way:
             left -= len(values) + 1 + len(bits)
