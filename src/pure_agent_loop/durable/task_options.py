@@ -43,7 +43,7 @@ def pack_options(options: Mapping[str, Any]) -> str:
 
     Raises:
         ConfigError: An option cannot be stored as JSON, or all options together are too large.
-        ImageError: A medium cannot be sent.
+        ImageError: An image or file cannot be sent.
         HistoryError: `messages` is not a list of messages.
         TypeError: An option is unknown.
     """

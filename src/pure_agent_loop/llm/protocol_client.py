@@ -42,7 +42,7 @@ _ADVICE = "thinking_level sets this field: use thinking_level='off', or a level 
 
 
 class ProtocolClient(LearningClient):
-    """A model behind its maker's own protocol.
+    """Client of a model that uses its maker's own protocol.
 
     Args:
         model: The model's name on the server.
