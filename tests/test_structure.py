@@ -46,7 +46,7 @@ LAYERS = [
     (
         "policies",
         """
-        limits budget retry kernel.doom permissions renderer llm.profiles
+        limits budget retry kernel.doom permissions guard renderer llm.profiles
         llm.anthropic.families
         """,
     ),
@@ -73,7 +73,7 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.observers kernel.prefix kernel.permission_ledger kernel.tool_ledger kernel.state kernel.kit
+        kernel.observers kernel.prefix kernel.origins kernel.permission_ledger kernel.tool_ledger kernel.state kernel.kit
         kernel.request
         """,
     ),

@@ -280,10 +280,24 @@ class _Factories(type):
         return PartEvent(EventType.PART, step, {"part": dict(part)})
 
     def permission(
-        cls, step: int, tool: str, args: Mapping[str, Any], behavior: str, reason: str = "", call_id: str = ""
+        cls,
+        step: int,
+        tool: str,
+        args: Mapping[str, Any],
+        behavior: str,
+        reason: str = "",
+        call_id: str = "",
+        origins: Sequence[Mapping[str, Any]] = (),
     ) -> PermissionEvent:
-        """Report a question about a call (``ask``), or a decision (``allow``, ``deny``)."""
-        data = {"tool": tool, "args": dict(args), "behavior": behavior, "reason": reason, "call_id": call_id}
+        """Report a question about a call (``ask``), or a decision (``allow``, ``deny``).
+
+        Args:
+            origins: In the mode ``guard``: where each value comes from; see `PermissionRequest`.
+        """
+        data: dict[str, Any] = {"tool": tool, "args": dict(args), "behavior": behavior}
+        data |= {"reason": reason, "call_id": call_id}
+        if origins:
+            data["origins"] = [dict(origin) for origin in origins]
         return PermissionEvent(EventType.PERMISSION, step, data)
 
     def compaction(
@@ -588,6 +602,7 @@ class PermissionEvent(Event):
     behavior: Literal["allow", "deny", "ask"] = public()
     reason: str = hidden()
     call_id: str = public()
+    origins: list[dict[str, Any]] = hidden([])
 
 
 class CompactionEvent(Event):

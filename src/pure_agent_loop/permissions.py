@@ -10,7 +10,7 @@ Precedence, from highest to lowest:
     ``destructive`` that no rule allows.
 5.  An allow rule allows; so does the judge.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
-    all others.
+    all others; ``guard`` is like ``ask``, but allows calls whose values come from the user (`pure_agent_loop.guard`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pure_agent_loop.tool_context import RunContext
 
 Behavior = Literal["allow", "deny", "ask"]
 BEHAVIORS: tuple[str, ...] = get_args(Behavior)
-PermissionMode = Literal["ask", "auto", "plan", "bypass"]
+PermissionMode = Literal["ask", "guard", "auto", "plan", "bypass"]
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 _RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
 _NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
@@ -55,7 +55,8 @@ class Permission:
         read_only: With ``allow``, from a tool's judge: the tool must run the call so that it cannot change
             anything, because only that is allowed.
         similar: With ``allow``, from a person: in this session, further calls that match `wider_rules` (or
-            equal calls, if there are no such rules) are allowed without asking.
+            equal calls, if there are no such rules) are allowed without asking. In answer to a question of the
+            mode ``guard`` about a recipient: only this call is allowed, and the recipient is known from now on.
     """
 
     behavior: Behavior
@@ -77,6 +78,7 @@ class Ruling:
         kind: Kind of a denial in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
         message: Reason for the ruling.
         read_only: With ``allow``: the call runs so that it cannot change anything.
+        origins: In the mode ``guard``: where each value comes from, in plain form; see `guard.Origin`.
     """
 
     behavior: Behavior
@@ -84,10 +86,11 @@ class Ruling:
     kind: str = ""
     message: str = ""
     read_only: bool = False
+    origins: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "origins" or value}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
@@ -108,7 +111,7 @@ class PermissionContext:
         session_id: Session id; empty if none.
         agent: Name of the agent; empty if none.
         task: Task of the run.
-        permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
+        permission_mode: ``auto``, ``guard``, ``ask``, ``plan`` or ``bypass``.
         cwd: Working folder; see `ToolContext`.
         tasks: State of each task delegated to a subagent, by task id.
     """
@@ -137,6 +140,8 @@ class PermissionRequest:
         reason: Reason for the question.
         step: Step of the call.
         asked_at: Time of the question in seconds since the epoch; None if unknown.
+        origins: In the mode ``guard``: where each value comes from, the strange ones first. Each has the fields of
+            `guard.Origin`, and ``recipient``: True if an answer with ``similar`` makes it known.
     """
 
     call_id: str
@@ -145,6 +150,12 @@ class PermissionRequest:
     reason: str = ""
     step: int = 0
     asked_at: float | None = field(default=None, compare=False)
+    origins: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def recipients(self) -> list[str]:
+        """Values that an answer with ``similar`` makes known; empty except in the mode ``guard``."""
+        return [origin["value"] for origin in self.origins if origin.get("recipient")]
 
     @property
     def question(self) -> str | None:
@@ -364,7 +375,7 @@ class PermissionPolicy:
     """Permission rules and mode.
 
     Args:
-        mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
+        mode: ``auto``, ``guard``, ``ask``, ``plan`` or ``bypass``.
         rules: See `PermissionRules`.
 
     Raises:
@@ -398,6 +409,7 @@ class PermissionPolicy:
         own: Permission | None = None,
         judges: bool = False,
         asks: str = "",
+        guard: Permission | None = None,
     ) -> Permission:
         """Return the decision of the rules and the mode about a call; see the module docstring.
 
@@ -406,6 +418,7 @@ class PermissionPolicy:
             judges: True if the tool has a judge. The judge then applies allow rules on arguments, because a
                 matching pattern shows too little about the effect of a call.
             asks: Reason to ask in every mode but ``bypass``, unless a rule allows the call.
+            guard: What the mode ``guard`` decides, unless the tool changes nothing or a rule allows the call.
         """
         deny_rule = self.rules.find("deny", tool, args)
         if deny_rule is not None:
@@ -422,9 +435,9 @@ class PermissionPolicy:
             return Permission("ask", asks)
         if own is not None and not (own.behavior == "ask" and self.mode == "bypass"):
             return own
-        if self.mode != "ask" or read_only or self._allows(tool, args, judges=judges):
+        if self.mode not in ("ask", "guard") or read_only or self._allows(tool, args, judges=judges):
             return ALLOWED
-        return Permission("ask", model_text("mode_asks"))
+        return guard or Permission("ask", model_text("mode_asks"))
 
     def judge_context(
         self, tool: str, args: Mapping[str, Any] | Forms, *, attended: bool, always: bool = False

@@ -48,8 +48,19 @@ else:
 DICT_KEYS = {"name", "description", "parameters", "function"}
 Check = Callable[[dict[str, Any]], "str | Awaitable[str | None] | None"]
 Destructive = bool | Callable[[dict[str, Any]], bool | str]
-_FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted")
-_CHANGEABLE = {*_FLAGS, "name", "description", "timeout", "retries", "judge", "check", "function"}
+_FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted", "trusted")
+_CHANGEABLE = {
+    *_FLAGS,
+    "prose",
+    "recipient",
+    "name",
+    "description",
+    "timeout",
+    "retries",
+    "judge",
+    "check",
+    "function",
+}
 
 
 class Tool(Described, Generic[P, R_co]):
@@ -84,6 +95,11 @@ class Tool(Described, Generic[P, R_co]):
         words: Descriptions per language: `ToolWords` by ``"en"`` or ``"zh"``.
         untrusted: Results contain third-party text, such as files: the model gets them in a frame that marks
             them as data.
+        trusted: Results contain only what the owner wrote or knows, such as an address book: the permission mode
+            ``guard`` takes them for the user's words.
+        prose: Names of arguments that hold free text, besides those of `pure_agent_loop.guard.PROSE`.
+        recipient: Names of arguments for which the mode ``guard`` accepts only the user's words, no identifiers
+            from results.
         root: Base folder of the argument ``path``. Permission rules then match the resolved path, however it
             is written.
 
@@ -111,6 +127,9 @@ class Tool(Described, Generic[P, R_co]):
         examples: Sequence[Example] = (),
         words: Mapping[str, ToolWords] | None = None,
         untrusted: bool = False,
+        trusted: bool = False,
+        prose: Sequence[str] = (),
+        recipient: Sequence[str] = (),
         root: str = "",
     ) -> None:
         super().__init__(function, name, description, parameters, examples, words)
@@ -125,6 +144,9 @@ class Tool(Described, Generic[P, R_co]):
         self.exclusive = exclusive
         self.external = external
         self.untrusted = untrusted
+        self.trusted = trusted
+        self.prose: Sequence[str] = list(prose) if isinstance(prose, tuple) else prose
+        self.recipient: Sequence[str] = list(recipient) if isinstance(recipient, tuple) else recipient
         self.root = root
         self.judge = judge
         self.check = check
@@ -139,6 +161,12 @@ class Tool(Described, Generic[P, R_co]):
         require_value(is_whole(retries), f"{owner}retries", retries, "a whole number, 0 or more")
         checked_function(f"Tool {self.name!r}: judge", self.judge, "args", "context")
         checked_function(f"Tool {self.name!r}: check", self.check, "args")
+        for option, names in (("prose", self.prose), ("recipient", self.recipient)):
+            is_list = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+            require(is_list, owner + option, names, "a list of names of arguments")
+        require(
+            not (self.trusted and self.untrusted), f"{owner}trusted", True, "left out for an untrusted tool"
+        )
         if not isinstance(self.destructive, bool):
             checked_function(f"Tool {self.name!r}: destructive", self.destructive, "args")
 
@@ -268,6 +296,9 @@ def tool(
     examples: Sequence[Example] = (),
     words: Mapping[str, ToolWords] | None = None,
     untrusted: bool = False,
+    trusted: bool = False,
+    prose: Sequence[str] = (),
+    recipient: Sequence[str] = (),
     root: str = "",
 ) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

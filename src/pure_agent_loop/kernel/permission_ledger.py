@@ -25,35 +25,59 @@ class PermissionLedger:
         denied: Denied calls with their reasons; no further question is asked about them.
         always_allowed: Tools, rules and individual calls that a person allowed for the whole run.
         denied_rounds: Number of consecutive rounds without an allowed call.
+        known: What people wrote in answers, and recipients that they made known; see `Permission`.
+        is_guarded: True once the mode ``guard`` was on: the history then keeps where its texts come from.
     """
 
     rulings: dict[str, Ruling] = field(default_factory=dict)
     denied: dict[str, str] = field(default_factory=dict)
     always_allowed: list[str] = field(default_factory=list)
     denied_rounds: int = 0
+    known: list[str] = field(default_factory=list)
+    is_guarded: bool = False
+
+    def for_next(self) -> PermissionLedger:
+        """Return the ledger of a run that continues the history: what people allowed or made known is kept."""
+        return PermissionLedger(
+            always_allowed=list(self.always_allowed), known=list(self.known), is_guarded=self.is_guarded
+        )
 
     def questions(self, pending: Sequence[ToolCall], step: int) -> list[PermissionRequest]:
         """Return the open questions about the pending calls of a step."""
         return [
-            PermissionRequest(call.id, call.name, ruling.args, ruling.message, step)
+            PermissionRequest(call.id, call.name, ruling.args, ruling.message, step, origins=ruling.origins)
             for call in pending
             if (ruling := self.rulings.get(call.id)) is not None and ruling.behavior == "ask"
         ]
 
-    def rule(self, call: ToolCall, permission: Permission, args: dict[str, Any]) -> Ruling:
-        """Record the ruling on a pending call."""
+    def rule(
+        self,
+        call: ToolCall,
+        permission: Permission,
+        args: dict[str, Any],
+        origins: Sequence[Mapping[str, Any]] = (),
+    ) -> Ruling:
+        """Record the ruling on a pending call; `origins` say where its values come from."""
+        before = self.rulings.get(call.id)
+        told = [dict(origin) for origin in origins] or ([] if before is None else before.origins)
         if permission.behavior == "deny":
             self.denied[call_key(call.name, call.arguments)] = permission.message
-            ruling = Ruling("deny", args, "PermissionDenied", permission.message)
+            ruling = Ruling("deny", args, "PermissionDenied", permission.message, origins=told)
         else:
             updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
-            if allowed := further_allowed(permission, call.name, updated):
+            recipients = [origin["value"] for origin in told if origin["recipient"]]
+            if permission.similar and recipients and not permission.always:
+                self.learn(*recipients)
+            elif allowed := further_allowed(permission, call.name, updated):
                 self.always_allowed = list(dict.fromkeys([*self.always_allowed, *allowed]))
-            ruling = Ruling(
-                permission.behavior, updated, message=permission.message, read_only=permission.read_only
-            )
+            ruling = Ruling(permission.behavior, updated, "", permission.message, permission.read_only, told)
         self.rulings[call.id] = ruling
         return ruling
+
+    def learn(self, *texts: str) -> None:
+        """Take texts for the user's words, in the mode ``guard``."""
+        texts = texts if self.is_guarded else ()
+        self.known = list(dict.fromkeys([*self.known, *filter(None, texts)]))
 
     def is_too_many(self, call_id: str) -> bool:
         """Return True if a pending call exceeds the call limit."""
@@ -85,13 +109,16 @@ class PermissionLedger:
             "denied": dict(self.denied),
             "always_allowed": list(self.always_allowed),
             "denied_rounds": self.denied_rounds,
+            **({"known": list(self.known)} if self.known else {}),
+            **({"is_guarded": True} if self.is_guarded else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PermissionLedger:
         """Build a ledger from what :meth:`to_dict` returned."""
         rulings = {call_id: Ruling.from_dict(ruling) for call_id, ruling in data["rulings"].items()}
-        return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
+        given = (dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
+        return cls(rulings, *given, list(data.get("known", ())), bool(data.get("is_guarded")))
 
 
 def has_call(allowed: Sequence[str], tool: str, args: Mapping[str, object]) -> bool:

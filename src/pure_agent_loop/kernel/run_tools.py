@@ -19,10 +19,13 @@ from pure_agent_loop.tool import StepContext, Tool, ToolLike, ToolRegistry, Tool
 from pure_agent_loop.toolsets.sets import tools_of
 
 LEAVE_SECONDS = 5.0  # seconds for a toolset to close; then it is abandoned
-_DEFAULTS = {
+_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(
-        ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted"), False
+        ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted", "trusted"),
+        False,
     ),
+    "prose": [],
+    "recipient": [],
     "timeout": None,
     "retries": 2,
 }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.doom import DoomLedger
+from pure_agent_loop.kernel.origins import GuardMemory, keep_origins
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.tool_ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
@@ -227,6 +228,8 @@ class QueryState:
     """Tokens of the newest response; None if there was none in this process. Not part of the plain form."""
     offered: list[dict[str, Any]] = field(default_factory=list, init=False, compare=False, repr=False)
     """Tools of the newest request that had any, as sent. Not part of the plain form."""
+    guard: GuardMemory | None = field(default=None, init=False, compare=False, repr=False)
+    """What is known in the mode ``guard``; derived from the messages. Not part of the plain form."""
     token_details: list[dict[str, Any] | None] = field(
         default_factory=list, init=False, compare=False, repr=False
     )
@@ -387,6 +390,8 @@ class QueryState:
         check_pairs(history)
         if isinstance(boundary, str):
             boundary = self.context.change(boundary, self.step, self.messages, history)
+        if self.permissions.is_guarded:
+            history = keep_origins(self.messages, history)
         self.messages, self.facts_due = history, True
         self.task_at = len(history) - 1 if history and is_question(history[-1]) else None
         self.context.replaced(boundary)
@@ -441,7 +446,9 @@ class QueryState:
         questions = {question.call_id: question for question in self.questions}
         check_waits("question", call_id, questions)
         call = next(call for call in self.pending if call.id == call_id)
-        self.rule(call, as_answer(verdict), questions[call_id].args)
+        answer = as_answer(verdict)
+        self.permissions.learn(answer.message)
+        self.rule(call, answer, questions[call_id].args)
 
     def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
         """Set the result of one of the `open_calls`, as text or a JSON value.
@@ -451,11 +458,17 @@ class QueryState:
         """
         self.tools.give(call_id, result, is_error=is_error)
 
-    def rule(self, call: ToolCall, permission: Permission, args: dict[str, Any]) -> Ruling:
+    def rule(
+        self,
+        call: ToolCall,
+        permission: Permission,
+        args: dict[str, Any],
+        origins: Sequence[Mapping[str, Any]] = (),
+    ) -> Ruling:
         """Store the ruling on a pending call."""
         if permission.behavior == "deny" and permission.interrupt:
             self.must_close = "permission_denied"
-        return self.permissions.rule(call, permission, args)
+        return self.permissions.rule(call, permission, args, origins)
 
     # -- the run ends -------------------------------------------------------------------------------
 
@@ -529,7 +542,8 @@ class QueryState:
             waiting: Text to use as the result of a call that has no result yet.
         """
         simple = not self.pending and self.own_prompt is None
-        return to_keep(self.messages if simple else self.full_history(waiting))
+        messages = self.messages if simple else self.full_history(waiting)
+        return to_keep(messages, is_guarded=self.permissions.is_guarded)
 
     def full_history(self, waiting: str = "") -> list[Message]:
         """Return the messages as `history` does, but with `meta`, which holds the reasoning."""

@@ -38,6 +38,7 @@ class ToolCallRun:
         args: The effective arguments, which hooks and persons may have changed.
         earlier: Tools and arguments of the calls before it that may change something and are not denied.
         ruling: The ruling on the call; None before the decision.
+        origins: In the mode ``guard``: where its values come from, in plain form.
         outcome: The reason for a denial, or the result after all stages; None before that.
         warning: Text added at the beginning of the result.
         note: Text added to the result in the history and in its event.
@@ -47,8 +48,8 @@ class ToolCallRun:
     """
 
     __slots__ = (
-        "args", "deadline", "earlier", "id", "name", "note", "outcome", "ruling", "seconds", "task", "tool",
-        "warning", "written",
+        "args", "deadline", "earlier", "id", "name", "note", "origins", "outcome", "ruling", "seconds", "task",
+        "tool", "warning", "written",
     )  # fmt: skip
 
     def __init__(self, written: ToolCall, tool: Tool | None, ruling: Ruling | None) -> None:
@@ -57,6 +58,7 @@ class ToolCallRun:
         self.args = written.arguments
         self.earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
         self.outcome: ToolOutcome | None = None
+        self.origins: Sequence[dict[str, Any]] = ()
         self.warning = self.note = ""
         self.task: asyncio.Task[TimedOutcome] | None = None
         self.seconds: float | None = None
@@ -196,7 +198,7 @@ class Step:
 
     def rule(self, call: ToolCallRun, permission: Permission) -> Ruling:
         """Store the decision about a call, with its effective arguments."""
-        call.ruling = self.state.rule(call.written, permission, call.args)
+        call.ruling = self.state.rule(call.written, permission, call.args, call.origins)
         call.args = call.ruling.args
         return call.ruling
 
@@ -221,7 +223,10 @@ class Step:
 
     def emit_permission(self, call: ToolCallRun, behavior: str, message: str) -> Awaitable[None]:
         """Emit the decision about a call, or the fact that a person has to decide."""
-        return self.emit(Event.permission(self.number, call.name, call.args, behavior, message, call.id))
+        origins = call.origins or (() if call.ruling is None else call.ruling.origins)
+        return self.emit(
+            Event.permission(self.number, call.name, call.args, behavior, message, call.id, origins)
+        )
 
 
 def logged_failure(owner: str, error: BaseException) -> str:

@@ -102,6 +102,8 @@ class MessageMeta(TypedDict, total=False):
         reasoning: The model's reasoning.
         origin: The server and model that added fields to the message and its calls; see `origin_of`.
         failed: The message is the result of a failed call.
+        model: A model wrote this user message.
+        before: Texts that were removed before it, each with who wrote it.
     """
 
     synthetic: bool
@@ -109,6 +111,8 @@ class MessageMeta(TypedDict, total=False):
     reasoning: str
     origin: str
     failed: bool
+    model: bool
+    before: list[dict[str, Any]]
 
 
 class _MessageFields(TypedDict, total=False):

@@ -6,7 +6,8 @@ result, right after the message with the call and in the same order; call ids ar
 arguments are JSON objects; no text holds a lone surrogate.
 
 Inside a state a message may carry the key ``meta`` (``synthetic``: no person or model wrote it;
-``facts``: it holds facts about the run, see `Kit.facts`;
+``facts``: it holds facts about the run, see `Kit.facts`; ``model``: a model wrote this user message, the task of a
+subagent; ``before``: who wrote what was removed before it, see `kernel.origins`;
 ``reasoning``: the model's reasoning; ``origin``: the server and model that added fields to the message and
 its calls; ``failed``: the result of a failed call). `to_wire` removes it: it is never sent to a server.
 """
@@ -45,7 +46,17 @@ M = TypeVar("M", bound="JsonFields")
 SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 META: Final = "meta"
-_META_KEYS = {"synthetic": bool, "facts": bool, "reasoning": str, "origin": str, "failed": bool}
+_META_KEYS: dict[str, type] = {
+    "model": bool,
+    "before": list,
+    "synthetic": bool,
+    "facts": bool,
+    "reasoning": str,
+    "origin": str,
+    "failed": bool,
+}
+# Where texts come from, which a history keeps in the mode ``guard``; see `kernel.origins`.
+_GUARD_KEYS = ("synthetic", "before", "model")
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,(.*)", re.S | re.I)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -278,15 +289,18 @@ def for_origin(message: JsonFields, origin: str) -> Message:
     return plain if added_by in (None, origin) else without_extra(plain)
 
 
-def to_keep(messages: Iterable[JsonFields]) -> list[Message]:
+def to_keep(messages: Iterable[JsonFields], *, is_guarded: bool = False) -> list[Message]:
     """Return messages for a caller: in wire form, but with the origin of added fields in `meta`.
 
     Only in a history with such fields does `meta` also mark failed calls, so that a protocol with a field for
     this gets the same bytes again.
+
+    Args:
+        is_guarded: True to keep who wrote each message, too.
     """
     messages = list(messages)
     origins = [message[META].get("origin") for message in messages if META in message]
-    kept = ("origin", "failed") if any(origins) else ()
+    kept = (*(("origin", "failed") if any(origins) else ()), *(_GUARD_KEYS if is_guarded else ()))
     told = [_with_meta(message, kept) if META in message else message for message in messages]
     return cast("list[Message]", told)
 

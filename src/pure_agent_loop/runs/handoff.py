@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.permission_ledger import PermissionLedger
+from pure_agent_loop.kernel.origins import keep_origins
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, as_messages, is_question, repair_history, user_message
@@ -230,8 +230,7 @@ def handed_state(old: QueryState, system_prompt: str, messages: list[HistoryMess
     )
     new.system_prompt, new.messages, new.task = system_prompt, messages, old.task
     new.answers, new.session_id, new.transition_reason = old.answers, old.session_id, "handoff"
-    ledger = old.permissions
-    new.permissions = PermissionLedger(denied=dict(ledger.denied), always_allowed=list(ledger.always_allowed))
+    new.permissions = replace(old.permissions.for_next(), denied=dict(old.permissions.denied))
     return QueryState.from_dict(new.to_dict())
 
 
@@ -252,6 +251,7 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
     if chosen is not messages:
         messages, _ = repair_history(chosen, kit.prompts.tool_lost)
         messages = messages or [user_message(state.task)]
+        messages = keep_origins(state.messages, messages) if state.permissions.is_guarded else messages
     new = handed_state(state, member.system_prompt, messages)
     below = _restrict(member, kit)
     if len(names) >= MAX_HANDOFFS:

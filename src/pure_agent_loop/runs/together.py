@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.kernel.observers import Auditor, CallRecord, CallStatus
 
 N = TypeVar("N", int, float)
-_FROM_WIDE = ("bypass", "auto", "ask", "plan")
+_FROM_WIDE = ("bypass", "auto", "guard", "ask", "plan")
 _SHARED_LIMITS = ("max_tokens", "max_turns", "max_tool_calls", "max_seconds", "max_cost")
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.results import changed_arguments_note
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.tool_ledger import ToolLedger
@@ -247,7 +246,7 @@ def _with_new_task(
         messages=state.messages,
         task=task,
         answers=state.answers,
-        permissions=PermissionLedger(always_allowed=state.permissions.always_allowed),
+        permissions=state.permissions.for_next(),
         held=state.held,
         handed_to=state.handed_to,
         tools=ToolLedger(found=state.tools.found),

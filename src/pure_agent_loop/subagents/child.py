@@ -14,6 +14,7 @@ from pure_agent_loop.events import Emit, Event, EventType, TaskState
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.origins import delegate
 from pure_agent_loop.kernel.observers import Snapshots, StepChanges
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
@@ -370,7 +371,9 @@ def has_begun(store: SessionStore, session_id: str) -> bool:
 
 
 def inherit_answers(state: QueryState, above: QueryState) -> None:
-    """Copy the approvals and denials of the parent run."""
+    """Copy the approvals and denials of the parent run, and where its texts come from."""
+    if above.permissions.is_guarded:
+        delegate(state, above)
     own, inherited = state.permissions, above.permissions
     own.always_allowed = list(dict.fromkeys([*own.always_allowed, *inherited.always_allowed]))
     own.denied = {**inherited.denied, **own.denied}

@@ -41,4 +41,6 @@ def ask_user_tool(function: Ask | None = None) -> Tool:
         answer = await call_user(function, question, list(options))
         return str(answer) if answer else model_text("no_reply")
 
-    return Tool(ask_user, read_only=True, timeout=float("inf"), polls=True, words=TOOLS["ask_user"])
+    return Tool(
+        ask_user, read_only=True, timeout=float("inf"), polls=True, trusted=True, words=TOOLS["ask_user"]
+    )

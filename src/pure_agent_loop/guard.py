@@ -1,0 +1,457 @@
+"""Where the values of a tool call come from, and whether a person should be asked: the rule of the mode ``guard``.
+
+A pure function of texts. It knows no model and no agent, so it works with other frameworks, too:
+
+    origins = provenance(GuardedCall("send_mail", {"to": "eve@x.org"}), trusted=[task], results=[page])
+    if origins.asks: ...
+
+A call is made without a question if nothing untrusted was read before, or if all of this holds:
+
+1.  The call is not `destructive`.
+2.  At least one of its values is the user's, or a handle.
+3.  Each value is known: it stands in the trusted texts as whole words, or it is a handle. Free text (`PROSE`),
+    dates, booleans, nulls, empty values, and values that the schema lists or sets as its default need not be known.
+4.  Each link, e-mail address and account number (`ADDRESSES`) inside free text is known.
+
+A *handle* is an identifier in a field of a JSON result whose call had only known values: it names one of the
+user's own things. An address is never a handle, nor is the text of a field for free text; a number is one only
+for an argument of the field's name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+__all__ = ["GuardedCall", "Knowledge", "Origin", "Origins", "ReadText", "provenance"]
+
+# -- the table -------------------------------------------------------------------------------------------
+
+PROSE = (
+    "body",
+    "comment",
+    "content",
+    "description",
+    "message",
+    "note",
+    "subject",
+    "summary",
+    "text",
+    "title",
+)
+"""Last words of the names of arguments, and of fields, that hold free text: ``email_body`` is one."""
+RECIPIENTS = (
+    "account", "address", "addresses", "attendees", "bcc", "cc", "channel", "email", "emails", "iban",
+    "participants", "phone", "receiver", "recipient", "recipients", "to", "url", "user",
+)  # fmt: skip
+"""Last words of the names of arguments whose value an answer can make known for later calls."""
+ENDINGS = (
+    "ai|app|biz|br|cc|ch|cloud|cn|co|com|de|dev|edu|es|eu|fr|gg|gov|in|info|io|it|jp|kr|link|live|ly|me|net|nl|"
+    "online|org|page|pl|ru|sh|shop|site|store|tech|to|top|tv|uk|us|vip|xyz|zip"
+)
+"""Last labels of a host that count as a link without ``http://``; with a path, any label does."""
+_W = r"[^\W\u2e80-\U0003ffff]"  # a letter or digit of a script that puts blanks between words
+_PATH = r"[^\s<>\"'`\u2e80-\U0003ffff]"
+ADDRESSES = {
+    "mail": re.compile(rf"(?:{_W}|[.+%'-])+@(?:{_W}|-)+(?:\.(?:{_W}|-)+)+", re.I),
+    "link": re.compile(
+        rf"(?<!{_W})[a-z][a-z0-9+.-]*://{_PATH}+|(?<!{_W})(?:mailto|tel|javascript|data):{_PATH}+"
+        rf"|(?<!{_W})(?:(?:{_W}|-)+\.)+(?:(?:{ENDINGS})(?!{_W}|-|\.{_W})|{_W}{{2,}}(?=/{_W}))(?::\d+)?(?:[/?#]{_PATH}*)?"
+        rf"|(?<!{_W})\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?!{_W}|\.\d)(?::\d+)?(?:/{_PATH}*)?",
+        re.I,
+    ),
+    "iban": re.compile(
+        rf"(?<!{_W})(?:[A-Za-z]{{2}}\d{{2}}[A-Za-z0-9]{{11,30}}"
+        rf"|[A-Z]{{2}}\d{{2}}(?:[ -][A-Z0-9]{{4}}){{2,7}}(?:[ -]\d{{1,4}})?)(?!{_W})"
+    ),
+    "account": re.compile(rf"(?<!{_W})(?<!\d\.)\+?\(?\d(?:[ ()-]{{0,2}}\d){{7,}}(?!{_W}|\.\d)"),
+}
+"""Forms of addresses: e-mail, link, IBAN, and account or phone numbers of 8 digits and more."""
+_DATE = re.compile(
+    r"\d{4}-\d\d?(?:-\d\d?)?(?:[t ]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?)?(?: ?(?:z|[+-]\d\d:?\d\d))?"
+    r"|\d\d?:\d\d(?::\d\d)?|\d\d?[./]\d\d?[./]\d{2,4}",
+    re.I,
+)
+_NUMBER = re.compile(rf"(?<!{_W})(?<!\d\.)-?\d+(?:[ ,']\d{{3}})*(?:\.\d+)?(?!{_W}|\.\d)")
+_GOES_ON = re.compile(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # a word continues: directly, or behind one sign
+_AROUND = 60  # characters of a source shown on each side of a value
+_LONGEST = 200  # characters of a handle
+
+
+class ReadText(NamedTuple):
+    """A text that the model has read and that is not the user's.
+
+    Args:
+        text: The text: the result of a tool, or a summary, a notice, a description.
+        source: Where it is from, as a person is shown it, such as the tool's name.
+        call: The call whose result it is; None for another text, which gives no handles.
+        is_trusted: True for a result of a tool that only says what its owner wrote: it counts as the user's.
+        fields: The result's fields as pairs of a name and a value, if `text` is not the whole result.
+    """
+
+    text: str
+    source: str = ""
+    call: GuardedCall | None = None
+    is_trusted: bool = False
+    fields: Sequence[tuple[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedCall:
+    """A call to judge.
+
+    Args:
+        tool: Name of the tool.
+        args: The arguments.
+        parameters: JSON Schema of the arguments: its enums and defaults need not be known.
+        prose: Further names of arguments that hold free text.
+        recipient: Names of arguments for which only the user's words count, no handles.
+        destructive: True if the effect cannot be undone.
+    """
+
+    tool: str
+    args: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    prose: Collection[str] = ()
+    recipient: Collection[str] = ()
+    destructive: bool = False
+
+
+Kind = Literal["you", "source", "nowhere", "free"]
+
+
+class Origin(NamedTuple):
+    """Where one value of a call comes from.
+
+    Args:
+        argument: Name of the argument, such as ``to`` or ``guests.0``.
+        value: The value as text; of free text, the address in it.
+        kind: ``you``: the trusted texts have it. ``source``: it stands in what was read. ``nowhere``: in no text,
+            so the model chose it. ``free``: not checked.
+        is_strange: True if the value is a reason to ask.
+        source: The newest source that has it, for the kind ``source``.
+        around: The words around the value there.
+    """
+
+    argument: str
+    value: str
+    kind: Kind
+    is_strange: bool = False
+    source: str = ""
+    around: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where the values of a call come from, the strange ones first.
+
+    Args:
+        values: One origin for each value.
+        reason: Why a person should be asked: ``destructive``, ``strange`` (a value is not known) or ``unvouched``
+            (nothing comes from the user); empty if there is no reason.
+    """
+
+    values: tuple[Origin, ...]
+    reason: Literal["", "destructive", "strange", "unvouched"] = ""
+
+    @property
+    def asks(self) -> bool:
+        """True if a person should be asked."""
+        return self.reason != ""
+
+    def recipients(self, names: Collection[str] = ()) -> list[str]:
+        """Return the strange values that name whom the call is about, which a person can make known.
+
+        Args:
+            names: Names of arguments besides `RECIPIENTS`.
+        """
+        return [
+            origin.value
+            for origin in self.values
+            if origin.is_strange
+            and (_ends_in(origin.argument, (*RECIPIENTS, *names)) or _address_of(origin.value) is not None)
+        ]
+
+
+def provenance(call: GuardedCall, trusted: Iterable[str], results: Iterable[ReadText]) -> Origins:
+    """Say where the values of a call come from; see the module docstring for the rule.
+
+    Args:
+        call: The call.
+        trusted: The texts that the user wrote.
+        results: All other texts that the model has read, in order.
+    """
+    knowledge = Knowledge()
+    for text in trusted:
+        knowledge.trust(text)
+    for result in results:
+        knowledge.read(result)
+    return knowledge.origins(call)
+
+
+class Knowledge:
+    """Texts read so far; the incremental form of `provenance`."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []  # trusted texts, normalised
+        self._numbers: set[float] = set()
+        self._addresses: set[str] = set()
+        self._handles: dict[str, set[str]] = {}
+        self._others: list[ReadText] = []
+
+    def trust(self, text: str) -> None:
+        """Add a text of the user."""
+        words = _normal(text)
+        self._words.append(words)
+        self._numbers |= {_number(match[0]) for match in _NUMBER.finditer(words)}
+        self._addresses |= {address for address, _ in _addresses_in(text)}
+
+    def read(self, result: ReadText) -> None:
+        """Add another text."""
+        if result.is_trusted:
+            self.trust(result.text)
+            return
+        call = result.call
+        if call is not None and not any(origin.is_strange for origin in self._values(call, shows=False)):
+            for name, value in fields_in(result.text) if result.fields is None else result.fields:
+                if is_handle(name, value):
+                    self._handles.setdefault(_normal(str(value)), set()).add(_name(name))
+        self._others.append(result)
+
+    def origins(self, call: GuardedCall) -> Origins:
+        """Return where the values of a call come from."""
+        values = sorted(self._values(call, shows=True), key=lambda origin: not origin.is_strange)
+        if call.destructive:
+            return Origins(tuple(values), "destructive")
+        if not self._others:  # nobody else has said anything
+            return Origins(tuple(value._replace(is_strange=False) for value in values))
+        if values and values[0].is_strange:
+            return Origins(tuple(values), "strange")
+        is_vouched = any(origin.kind in ("you", "source") for origin in values)
+        return Origins(tuple(values), "" if is_vouched else "unvouched")
+
+    def _values(self, call: GuardedCall, *, shows: bool) -> Iterator[Origin]:
+        """Yield the origins of all values; where strange ones come from only if `shows`."""
+        for path, value, schema in _leaves(call.args, call.parameters, call.parameters):
+            text = value if isinstance(value, str) else json.dumps(value)
+            kind = self._kind(path, value, call)
+            if kind in ("you", "source"):
+                yield self._found(path, text, shows=shows) if kind == "source" else Origin(path, text, "you")
+            elif isinstance(value, str) and _ends_in(path, (*PROSE, *call.prose)):
+                unknown = dict.fromkeys(
+                    found for address, found in _addresses_in(text) if address not in self._addresses
+                )
+                for found in unknown:
+                    yield self._found(path, found, shows=shows, is_strange=True)
+                if not unknown:
+                    yield Origin(path, text, "free")
+            elif _is_free(value, schema):
+                yield Origin(path, text, "free")
+            else:
+                yield self._found(path, text, shows=shows, is_strange=True)
+
+    def _kind(self, path: str, value: Any, call: GuardedCall) -> Literal["you", "source", ""]:
+        """Return ``you`` for a value in the trusted texts, ``source`` for a handle, otherwise an empty text."""
+        if isinstance(value, bool) or value in (None, "", [], {}):
+            return ""
+        word = _normal(str(value))
+        if (address := _address_of(str(value))) is not None and address in self._addresses:
+            return "you"
+        if _NUMBER.fullmatch(word) is not None and _number(word) in self._numbers:
+            return "you"
+        if address is None and not isinstance(value, (int, float)) and word:
+            if any(_place(word, text) is not None for text in self._words):
+                return "you"
+        names = self._handles.get(word)
+        if not names or address is not None or _last(path) in call.recipient:
+            return ""
+        if isinstance(value, (int, float)) or word.replace(".", "", 1).isdigit():
+            return "source" if any(_same(name, _name(_last(path))) for name in names) else ""
+        return "source"
+
+    def _found(self, path: str, value: str, *, shows: bool, is_strange: bool = False) -> Origin:
+        word = _normal(value)
+        for result in reversed(self._others) if shows and word else ():
+            text = _flat(result.text)
+            if (at := _place(word, text.lower())) is not None:
+                around = text[max(0, at - _AROUND) : at + len(word) + _AROUND].strip()
+                return Origin(path, value, "source", is_strange, result.source, around)
+        return Origin(path, value, "nowhere" if is_strange else "source", is_strange)
+
+
+# -- values of a call ------------------------------------------------------------------------------------
+
+
+def _leaves(
+    value: Any, schema: Any, root: Mapping[str, Any], path: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each value inside a value, with its path and its schema; keys that no schema names are values, too."""
+    schemas = [*_options(schema, root)]
+    if isinstance(value, Mapping) and value:
+        named: dict[str, Any] = {}
+        for option in schemas:
+            named |= option.get("properties") or {}
+        for key, inner in value.items():
+            inside = f"{path}.{key}" if path else str(key)
+            if path and key not in named:
+                yield inside, str(key), {}
+            yield from _leaves(inner, named.get(key, {}), root, inside)
+    elif isinstance(value, (list, tuple)) and value:
+        items: Any = next((option["items"] for option in schemas if option.get("items")), {})
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, items, root, f"{path}.{number}")
+    else:
+        yield path, value, schemas
+
+
+def _options(schema: Any, root: Mapping[str, Any], depth: int = 8) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and those that it refers to."""
+    if not isinstance(schema, Mapping) or not depth:
+        return
+    yield schema
+    target: Any = root
+    for part in str(schema.get("$ref", "")).split("/")[1:]:
+        target = target.get(part) if isinstance(target, Mapping) else None
+    inner = [] if target is root else [target]
+    for key in ("anyOf", "oneOf", "allOf"):
+        inner += schema.get(key) or []
+    for option in inner:
+        yield from _options(option, root, depth - 1)
+
+
+def _is_free(value: Any, schemas: Iterable[Mapping[str, Any]]) -> bool:
+    if isinstance(value, bool) or value in (None, "", [], {}):
+        return True
+    if isinstance(value, str) and _DATE.fullmatch(value.strip()):
+        return True
+    return any(
+        value in (option.get("enum") or ())
+        or ("const" in option and value == option["const"])
+        or ("default" in option and value == option["default"])
+        for option in schemas
+    )
+
+
+# -- fields of a result ----------------------------------------------------------------------------------
+
+
+def fields_in(text: str) -> list[tuple[str, Any]]:
+    """Return the names and values of all fields of a JSON text; empty for another text."""
+    if not text.lstrip().startswith(("{", "[")):
+        return []
+    try:
+        return [*_fields("", json.loads(text))]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _fields(key, inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _fields(name, inner)
+    else:
+        yield name, value
+
+
+def is_handle(name: str, value: Any) -> bool:
+    """Return True if a field's value can name one of the user's things."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or _ends_in(name, PROSE):
+        return False
+    text = str(value)
+    return 0 < len(text) <= _LONGEST and not re.search(r"\s", text) and _address_of(text) is None
+
+
+# -- texts -----------------------------------------------------------------------------------------------
+
+
+def _flat(text: str) -> str:
+    """Return a text without invisible characters and with single blanks."""
+    if not text.isascii():
+        plain = unicodedata.normalize("NFKC", text)
+        text = "".join(char for char in plain if unicodedata.category(char) != "Cf")
+    return " ".join(text.split())
+
+
+def _normal(text: str) -> str:
+    return _flat(text).lower()
+
+
+def _place(word: str, text: str) -> int | None:
+    """Return where a text has some words as a whole; None if it has not."""
+    at = text.find(word)
+    while at >= 0:
+        before, after = text[max(0, at - 2) : at], text[at + len(word) : at + len(word) + 2]
+        if not _goes_on(word[0], before[::-1]) and not _goes_on(word[-1], after):
+            return at
+        at = text.find(word, at + 1)
+    return None
+
+
+def _goes_on(edge: str, beside: str) -> bool:
+    """Return True if a word continues: directly, or behind one sign such as a hyphen."""
+    return re.match(_W, edge) is not None and _GOES_ON.match(beside) is not None
+
+
+def _number(text: str) -> float:
+    return float(re.sub(r"[ ,']", "", text))
+
+
+def _addresses_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each address in a text: in the form that is compared, and as written."""
+    rest = _flat(text)
+    for kind, form in ADDRESSES.items():
+        for match in form.finditer(rest):
+            found = match[0].rstrip(".,;:!?)]}'-")
+            if kind != "account" or not _DATE.match(found):
+                yield _canonical(kind, found), found
+        rest = form.sub("\n", rest)  # an address is of one form only
+
+
+def _address_of(text: str) -> str | None:
+    """Return the compared form of a text that is an address as a whole; None for another text."""
+    flat = _flat(text)
+    for kind, form in ADDRESSES.items():
+        if form.fullmatch(flat) and (kind != "account" or not _DATE.match(flat)):
+            return _canonical(kind, flat)
+    return None
+
+
+def _canonical(kind: str, found: str) -> str:
+    if kind in ("iban", "account"):
+        return re.sub(r"[ ()+-]", "", found).upper()
+    if kind == "mail":
+        return found.lower()
+    scheme, sep, rest = found.partition("://")
+    host, slash, path = (rest if sep else found).partition("/")
+    return f"{'' if scheme.lower() in ('http', 'https') or not sep else scheme.lower()}:{host.lower()}{slash}{path}".rstrip(
+        "/"
+    )
+
+
+# -- names -----------------------------------------------------------------------------------------------
+
+
+def _last(path: str) -> str:
+    """Return the name of the innermost argument on a path."""
+    return next((part for part in reversed(path.split(".")) if not part.isdigit()), "")
+
+
+def _name(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).strip("_").lower().replace("-", "_")
+
+
+def _ends_in(path: str, names: Iterable[str]) -> bool:
+    name = _name(_last(path))
+    return any(_same(name, _name(other)) for other in names if len(_name(other)) <= len(name))
+
+
+def _same(one: str, other: str) -> bool:
+    """Return True if two names are equal, or one ends in the other: ``file_id`` and ``id``."""
+    return bool(one and other) and (one == other or one.endswith(f"_{other}") or other.endswith(f"_{one}"))
