@@ -57,7 +57,7 @@ ENDINGS = (
 _W = r"[^\W\u2e80-\U0003ffff]"  # a letter or digit of a script that puts blanks between words
 _PATH = r"[^\s<>\"'`\u2e80-\U0003ffff]"
 ADDRESSES = {
-    "mail": re.compile(rf"(?:{_W}|[.+%'-])+@(?:{_W}|-)+(?:\.(?:{_W}|-)+)+", re.I),
+    "mail": re.compile(rf"{_W}(?:{_W}|[.+%'-])*@(?:{_W}|-)+(?:\.(?:{_W}|-)+)+", re.I),
     "link": re.compile(
         rf"(?<!{_W})[a-z][a-z0-9+.-]*://{_PATH}+|(?<!{_W})(?:mailto|tel|javascript|data):{_PATH}+"
         rf"|(?<!{_W})(?:(?:{_W}|-)+\.)+(?:(?:{ENDINGS})(?!{_W}|-|\.{_W})|{_W}{{2,}}(?=/{_W}))(?::\d+)?(?:[/?#]{_PATH}*)?"
