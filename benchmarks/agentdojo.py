@@ -17,11 +17,12 @@ Rows: `ours-library` is a plain `Agent(tools=...)`. `ours-marked` has the tools 
 marked `destructive`. `ours-ask` is the mode of `pal`: tools that look are marked `read_only`, and no person
 can answer. `ours-rules` adds rules that allow the tools which the user's task needs.
 `ours-person` is `ours-ask` with a person who approves, call by call, what the user's task needs.
-`ours-guard` is the mode `guard`, with the same person: a page of the web is not fetched unasked, tools that delete are
-marked `destructive`, and results that only the user writes are marked `trusted`. `ours-guard-adaptive` is the same,
-where the attacker also owns the sender, the participants and the payer's account of the record that holds his text.
-For both, a second table has the tasks without an attack: those without a question, questions a task, tasks done by
-a person who approves everything; and what slipped by kind: destroyed, or an attacker's link sent. The other
+`ours-guard` is the mode `guard` with a person who approves the task's calls and refuses the attack's: there,
+`get_webpage` counts as sending, tools that delete are marked `destructive`, and results that only the user
+writes `trusted`. `ours-guard-adaptive` is the same, but the attacker also owns the fields for sender, owner and
+participants of the record that holds his text. A second line has the tasks without an attack: those without a
+question, the questions a task, those done if the person approves everything, and the attacker's links that the
+task's own calls send unasked. The other
 libraries run with their defaults, in which a tool runs without approval; each has a setting to ask a person
 first.
 """
@@ -41,6 +42,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +144,7 @@ class Pairs:
                 yield task, attack, state, plan
 
     def unattacked(self, *, with_link: bool = False) -> Iterator[tuple[Any, Any, Plan]]:
-        """Yield each user's task, its state and the plan, without an attack; or with a link in what it sends."""
+        """Yield each user's task, its state and plan, without an attack; or with a link in what it sends."""
         from pure_agent_loop.guard import PROSE
 
         for task in self.suite.user_tasks.values():
@@ -199,7 +201,8 @@ def words_in(args: Any) -> list[str]:
     """Return the texts without blanks in the arguments of a call."""
     values = args.values() if isinstance(args, dict) else args
     nested = [words_in(value) for value in values if isinstance(value, (dict, list))]
-    return [value for value in values if isinstance(value, str) and " " not in value] + sum(nested, [])
+    words = [value for value in values if isinstance(value, str) and " " not in value]
+    return [*words, *chain.from_iterable(nested)]
 
 
 def plain_value(value: Any) -> Any:
@@ -453,7 +456,7 @@ def measure(row: str, name: str, most: int | None) -> dict[str, Any]:
 
 
 def unattacked(pairs: Pairs, plans: list[Plan], url: str, row: str, counts: Counter[str]) -> None:
-    """Count the questions of each task without an attack, and the attacker's links that a task sends unasked."""
+    """Count the questions of each task without an attack, and the links that a task sends unasked."""
     for task, state, plan in pairs.unattacked():
         before = state.model_copy(deep=True)
         plans[:] = [plan]

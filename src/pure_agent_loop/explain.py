@@ -30,7 +30,7 @@ from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.typed_answers import format_of
-from pure_agent_loop.permissions import Rule
+from pure_agent_loop.permissions import Permission, Rule
 from pure_agent_loop.runs.run import drive
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import model_text
@@ -186,7 +186,12 @@ def _permission(tool: Tool, kit: Kit) -> str:
     policy = kit.permissions
     asks = model_text("destructive") if tool.destructive is True else ""
     suggestion = policy.suggest(
-        tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None, asks=asks
+        tool.name,
+        {},
+        read_only=tool.read_only,
+        judges=tool.judge is not None,
+        asks=asks,
+        guard=Permission("ask", model_text("guard_may_ask")),
     )
     parts = [
         f"{suggestion.behavior} ({suggestion.message.rstrip('.')})"

@@ -1,4 +1,4 @@
-"""Where the values of a tool call come from, and whether a person should be asked: the rule of the mode ``guard``.
+"""Where the values of a tool call come from, and whether a person is asked: the rule of the mode ``guard``.
 
 A pure function of texts. It knows no model and no agent, so it works with other frameworks, too:
 
@@ -9,13 +9,14 @@ A call is made without a question if nothing untrusted was read before, or if al
 
 1.  The call is not `destructive`.
 2.  At least one of its values is the user's, or a handle.
-3.  Each value is known: it stands in the trusted texts as whole words, or it is a handle. Free text (`PROSE`),
-    dates, booleans, nulls, empty values, and values that the schema lists or sets as its default need not be known.
+3.  Each value is known: it stands in the trusted texts as whole words, or it is a handle. Free text
+    (`PROSE`), dates, booleans, nulls, empty values, and values that the schema lists or sets as its default
+    need not be known.
 4.  Each link, e-mail address and account number (`ADDRESSES`) inside free text is known.
 
-A *handle* is an identifier in a field of a JSON result whose call had only known values: it names one of the
-user's own things. An address is never a handle, nor is the text of a field for free text; a number is one only
-for an argument of the field's name.
+A *handle* is an identifier in a field of a JSON result whose call had only known values: it names one of
+the user's own things. An address is never a handle, nor is the text of a field for free text; a number is
+one only for an argument of the field's name.
 """
 
 from __future__ import annotations
@@ -130,8 +131,8 @@ class Origin(NamedTuple):
     Args:
         argument: Name of the argument, such as ``to`` or ``guests.0``.
         value: The value as text; of free text, the address in it.
-        kind: ``you``: the trusted texts have it. ``source``: it stands in what was read. ``nowhere``: in no text,
-            so the model chose it. ``free``: not checked.
+        kind: ``you``: the trusted texts have it. ``source``: it stands in what was read. ``nowhere``: in no
+            text, so the model chose it. ``free``: not checked.
         is_strange: True if the value is a reason to ask.
         source: The newest source that has it, for the kind ``source``.
         around: The words around the value there.
@@ -151,8 +152,8 @@ class Origins:
 
     Args:
         values: One origin for each value.
-        reason: Why a person should be asked: ``destructive``, ``strange`` (a value is not known) or ``unvouched``
-            (nothing comes from the user); empty if there is no reason.
+        reason: Why a person should be asked: ``destructive``, ``strange`` (a value is not known) or
+            ``unvouched`` (nothing comes from the user); empty if there is no reason.
     """
 
     values: tuple[Origin, ...]
@@ -255,7 +256,7 @@ class Knowledge:
                 yield self._found(path, text, shows=shows, is_strange=True)
 
     def _kind(self, path: str, value: Any, call: GuardedCall) -> Literal["you", "source", ""]:
-        """Return ``you`` for a value in the trusted texts, ``source`` for a handle, otherwise an empty text."""
+        """Return ``you`` for a value in the trusted texts, ``source`` for a handle, otherwise ``""``."""
         if isinstance(value, bool) or value in (None, "", [], {}):
             return ""
         word = _normal(str(value))
@@ -263,9 +264,9 @@ class Knowledge:
             return "you"
         if _NUMBER.fullmatch(word) is not None and _number(word) in self._numbers:
             return "you"
-        if address is None and not isinstance(value, (int, float)) and word:
-            if any(_place(word, text) is not None for text in self._words):
-                return "you"
+        is_text = address is None and isinstance(value, str) and word != ""
+        if is_text and any(_place(word, text) is not None for text in self._words):
+            return "you"
         names = self._handles.get(word)
         if not names or address is not None or _last(path) in call.recipient:
             return ""
@@ -289,7 +290,7 @@ class Knowledge:
 def _leaves(
     value: Any, schema: Any, root: Mapping[str, Any], path: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each value inside a value, with its path and its schema; keys that no schema names are values, too."""
+    """Yield each value inside a value, with its path and schemas; unlisted keys are values, too."""
     schemas = [*_options(schema, root)]
     if isinstance(value, Mapping) and value:
         named: dict[str, Any] = {}
@@ -430,9 +431,8 @@ def _canonical(kind: str, found: str) -> str:
         return found.lower()
     scheme, sep, rest = found.partition("://")
     host, slash, path = (rest if sep else found).partition("/")
-    return f"{'' if scheme.lower() in ('http', 'https') or not sep else scheme.lower()}:{host.lower()}{slash}{path}".rstrip(
-        "/"
-    )
+    scheme = scheme.lower() if sep and scheme.lower() not in ("http", "https") else ""
+    return f"{scheme}:{host.lower()}{slash}{path}".rstrip("/")
 
 
 # -- names -----------------------------------------------------------------------------------------------

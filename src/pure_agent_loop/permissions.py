@@ -10,7 +10,7 @@ Precedence, from highest to lowest:
     ``destructive`` that no rule allows.
 5.  An allow rule allows; so does the judge.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
-    all others; ``guard`` is like ``ask``, but allows calls whose values come from the user (`pure_agent_loop.guard`).
+    all others; ``guard`` is like ``ask``, but allows calls whose values come from the user (see `guard`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Permission:
         read_only: With ``allow``, from a tool's judge: the tool must run the call so that it cannot change
             anything, because only that is allowed.
         similar: With ``allow``, from a person: in this session, further calls that match `wider_rules` (or
-            equal calls, if there are no such rules) are allowed without asking. In answer to a question of the
-            mode ``guard`` about a recipient: only this call is allowed, and the recipient is known from now on.
+            equal calls, if there are no such rules) are allowed without asking. In answer to a question of
+            the mode ``guard`` about a recipient: this call only, and the recipient is known from now on.
     """
 
     behavior: Behavior
@@ -140,8 +140,8 @@ class PermissionRequest:
         reason: Reason for the question.
         step: Step of the call.
         asked_at: Time of the question in seconds since the epoch; None if unknown.
-        origins: In the mode ``guard``: where each value comes from, the strange ones first. Each has the fields of
-            `guard.Origin`, and ``recipient``: True if an answer with ``similar`` makes it known.
+        origins: In the mode ``guard``: where each value comes from, the strange ones first. Each has the
+            fields of `guard.Origin`, and ``recipient``: True if an answer with ``similar`` makes it known.
     """
 
     call_id: str

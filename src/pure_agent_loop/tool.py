@@ -95,11 +95,11 @@ class Tool(Described, Generic[P, R_co]):
         words: Descriptions per language: `ToolWords` by ``"en"`` or ``"zh"``.
         untrusted: Results contain third-party text, such as files: the model gets them in a frame that marks
             them as data.
-        trusted: Results contain only what the owner wrote or knows, such as an address book: the permission mode
-            ``guard`` takes them for the user's words.
+        trusted: Results contain only what the owner wrote or knows, such as an address book: the permission
+            mode ``guard`` takes them for the user's words.
         prose: Names of arguments that hold free text, besides those of `pure_agent_loop.guard.PROSE`.
-        recipient: Names of arguments for which the mode ``guard`` accepts only the user's words, no identifiers
-            from results.
+        recipient: Names of arguments for which the mode ``guard`` accepts only the user's words, no
+            identifiers from results.
         root: Base folder of the argument ``path``. Permission rules then match the resolved path, however it
             is written.
 

@@ -16,7 +16,7 @@ from pure_agent_loop.acp.prompts import read_prompt, split_command
 from pure_agent_loop.acp.updates import Updates, chunk, send_history
 from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError, invalid, nested, text
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.text import safe_str
@@ -238,7 +238,8 @@ class AcpSession:
                 return await self._ask_text(request)
             asked = await in_thread(partial(self.work.asked, request))
             rules = [] if is_question else asked.rules
-            options = {"allow_once": "allow_once", "reject_once": "reject_once"}
+            known = {"allow_known": "allow_always"} if request.recipients else {}
+            options = {"allow_once": "allow_once", **known, "reject_once": "reject_once"}
             if rules:
                 options |= {"allow_session": "allow_always", "allow_folder": "allow_always"}
                 options |= {"reject_session": "reject_always"}
@@ -246,7 +247,9 @@ class AcpSession:
             diff = [] if asked.planned is None else [calls.as_diff(asked.planned, self.work.folder)]
             # The diff comes first, because some editors show only the first item.
             content = [*diff, calls.as_output(asked.text)]
-            choice = await self._choose(request.call_id, {**summary, "content": content}, options, rules)
+            choice = await self._choose(
+                request.call_id, {**summary, "content": content}, options, rules or request.recipients
+            )
             return await self._apply_choice(choice, rules)
 
     async def _ask_text(self, request: PermissionRequest) -> Permission:
@@ -306,4 +309,5 @@ class AcpSession:
             self.work.add_rules("allow", rules)
         if choice == "reject_session":
             self.work.add_rules("deny", rules)
-        return Permission("allow" if choice.startswith("allow") else "deny")
+        verdict: Behavior = "allow" if choice.startswith("allow") else "deny"
+        return Permission(verdict, similar=choice == "allow_known")

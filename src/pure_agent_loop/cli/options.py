@@ -347,7 +347,8 @@ class PermissionOptions:
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: before changes; auto: allow unless a rule denies; "
+        help="ask: before changes; guard: before changes with values that are not yours; "
+        "auto: allow unless a rule denies; "
         "plan: read-only tools; bypass: never ask (default: {default})",
         is_main=True,
         key="permission_mode",

@@ -9,7 +9,7 @@ import queue
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +28,9 @@ MAX_LINES, MAX_WIDTH = 60, 2_000  # maximum lines and columns of arguments to sh
 MAX_RULE = 120  # maximum length of a rule that a user can still check
 LINE_BYTES = 4_096
 YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
+KNOWN = Permission(
+    "allow", similar=True
+)  # the mode `guard`: this call, and its recipient is known from now on
 _ALWAYS, _SHOW = ("a", "always"), ("s", "show")
 MAX_BLANKS = 8  # successive blanks to show unchanged; for more blanks, the number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
@@ -90,7 +93,8 @@ class TerminalQuestions:
     def ask(self, event: Event, interrupts: Interrupts) -> None:
         """Ask about a call and pass on the answer. Ctrl-C and the end of input count as no."""
         data = event.data
-        request = PermissionRequest(data["call_id"], data["tool"], data["args"], data["reason"], event.step)
+        told = (data["call_id"], data["tool"], data["args"], data["reason"], event.step)
+        request = PermissionRequest(*told, origins=data.get("origins", []))
         answers: list[Permission] = []
 
         def answer() -> bool:
@@ -147,7 +151,7 @@ class TerminalQuestions:
         is_cut = self._show(text)
         _forget_typed(self._descriptor)
         while True:
-            question = user_text("cli.allow")
+            question = user_text(_allow_words(request))
             self._output.question(user_text("cli.show_or", question=question) if is_cut else question)
             line = self._read_line()
             if line is None:
@@ -156,8 +160,10 @@ class TerminalQuestions:
             if (agreed := yes_or_no(line)) is not None:
                 return YES if agreed else NO
             word = line.strip().lower()
-            if word in _ALWAYS:
+            if word in _ALWAYS and not request.origins:
                 return ALWAYS
+            if word in _ALWAYS and request.recipients:
+                return KNOWN
             if is_cut and word in _SHOW:
                 self._output.info(text)
 
@@ -170,6 +176,12 @@ class TerminalQuestions:
         if data.endswith(b"\n"):
             self._output.typed_line()
         return without_reports(data.decode("utf-8", "replace")) if data else None
+
+
+def _allow_words(request: PermissionRequest) -> str:
+    if not request.origins:
+        return "cli.allow"
+    return "cli.allow_known" if request.recipients else "cli.allow_once"
 
 
 def read_reply(line: str | None) -> Permission:
@@ -199,9 +211,10 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
             "cli.ask_shell" if request.tool == "shell" else "cli.ask", tool=one_line(request.tool)
         )
     is_usual = request.reason in in_each_language("mode_asks").values()
-    reason = (
-        "" if is_usual or not request.reason else user_text("cli.reason", reason=one_line(request.reason))
-    )
+    reason = request.reason
+    if any(origin["is_strange"] for origin in request.origins):  # the lines below say which values
+        reason = user_text("guard_asks_you")
+    reason = "" if is_usual or not reason else user_text("cli.reason", reason=one_line(reason))
     lines = [f"{title}{reason}"]
     # JSON keeps each argument on one line, so that a text cannot imitate another argument.
     lines += [
@@ -209,12 +222,25 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         for name, value in request.args.items()
         if name not in hidden
     ]
+    lines += origin_lines(request.origins)
     if request.tool == "shell":
         from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
         commands = enumerate(simple_commands("shell", request.args), start=1)
         lines += [f"    {number}. {blanks_shown(_as_json(command)[1:-1])}" for number, command in commands]
     return "\n".join(lines).rstrip()
+
+
+def origin_lines(origins: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return where each value of a call comes from, as a person reads it, the strange ones first."""
+    lines = []
+    for origin in origins:
+        shown = {name: one_line(str(origin[name]), 200) for name in ("argument", "value", "source", "around")}
+        kind = f"{origin['kind']}_strange" if origin["is_strange"] else origin["kind"]
+        lines.append(f"  {user_text(f'origin_{kind}', **shown)}")
+        if origin["is_strange"] and origin["around"]:
+            lines.append(f"    {blanks_shown(_as_json(shown['around']))}")
+    return lines
 
 
 def blanks_shown(text: str, *, is_code: bool = False) -> str:

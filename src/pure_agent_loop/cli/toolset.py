@@ -281,6 +281,8 @@ def suggest(
     flag = tool is not None and tool.destructive
     if flag(dict(request.args)) if callable(flag) else flag:
         details = {**details, "asks": request.reason}
+    if options.permission_mode == "guard":  # only the run knows where the values come from
+        details = {**details, "guard": Permission("ask", request.reason)}
     read_only = tool is None or tool.read_only  # plan mode does not deny unknown tools
     return policy.suggest(request.tool, request.args, read_only=read_only, **details)
 

@@ -174,6 +174,8 @@ async def _timed(effect: Callable[[], Awaitable[ToolOutcome]], step: Step, call:
         "call_id": call.id,
         "idempotent": _is_repeatable(call.tool),
     }
+    if call.ruling is not None and call.ruling.origins:
+        intent["why"] = decided_by(step, call)
     started = step.kit.clock.monotonic()
     outcome = await step.effect("tool", call, effect, intent=intent)
     return TimedOutcome(outcome, step.kit.clock.monotonic() - started)
@@ -240,13 +242,21 @@ def _call_record(step: Step, call: ToolCallRun) -> CallRecord:
         tool=call.name,
         args=call.args,
         behavior=call.ruling.behavior,
-        reason=call.ruling.message,
+        reason=decided_by(step, call),
         call_id=call.id,
         step=step.number,
         session_id=step.state.session_id,
         agent=step.kit.name,
         task=step.state.task,
     )
+
+
+def decided_by(step: Step, call: ToolCallRun) -> str:
+    """Return what decided about a call: the ruling's reason, a person, or the permission mode."""
+    ruling, mode = call.ruling, step.kit.permissions.mode
+    if ruling is not None and ruling.message:
+        return ruling.message
+    return model_text("decided_person") if call.asked else model_text("decided_mode", mode=mode)
 
 
 def _snapshots_of(step: Step, calls: Sequence[ToolCallRun]) -> Snapshots | None:

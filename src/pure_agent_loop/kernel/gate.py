@@ -222,6 +222,7 @@ async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]
     decision = ALLOWED
     for effect in ("permit", "ask"):
         if step.recorded(effect, call):
+            call.asked = call.asked or effect == "ask"
             decision = await step.effect(effect, call, already_recorded)
     call.args = intent.get("args", call.written.arguments)
     if step.kit.permissions.mode == "guard" and call.tool is not None:
@@ -410,6 +411,7 @@ async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     if permission.behavior == "ask":
         return ruling  # the question stays open: the run is suspended
     step.state.permissions.learn(permission.message)
+    call.asked = True
     ruling = step.rule(call, permission)
     await step.emit_permission(call, permission.behavior, permission.message)
     return ruling

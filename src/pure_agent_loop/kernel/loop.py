@@ -39,8 +39,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     """
     if kit.redactor is not None and (outer := current_redactor()) is not None:  # a run within a run
         outer.joined(kit.redactor.joined(outer))
-    if kit.permissions.mode == "guard":
-        state.permissions.is_guarded = True
+    state.permissions.is_guarded |= kit.permissions.mode == "guard"
     # Tools and permission functions inherit both.
     with use_messages(kit.prompts), logging_without(kit.redactor):
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)

@@ -1,11 +1,11 @@
-"""Where the texts of a run come from, read from its history, for the mode ``guard``; see `pure_agent_loop.guard`.
+"""Where the texts of a run come from, read from its history, for the mode ``guard``; see `guard`.
 
-Trusted are the user's messages, people's answers, the system prompt without the notes of a folder, and results of
-tools marked ``trusted``. All else is not: other results, summaries, facts and notices, the task of a subagent, and
-the descriptions of tools that a toolset lists.
+Trusted are the user's messages, people's answers, the system prompt without the notes of a folder, and
+results of tools marked ``trusted``. All else is not: other results, summaries, facts and notices, the task of
+a subagent, and the descriptions of tools that a toolset lists.
 
-A compaction keeps what it removes in a compact form, under ``before`` in the `meta` of a message: it goes wherever
-the history goes, and to no server.
+A compaction keeps what it removes in a compact form, under ``before`` in the `meta` of a message: it goes
+wherever the history goes, and to no server.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _Entry = dict[str, Any]
 def entries_of(messages: Iterable[HistoryMessage], calls: dict[str, Any] | None = None) -> Iterator[_Entry]:
     """Yield the texts of a history, each with who wrote it.
 
-    An entry has ``user``: the user's text; or ``text`` with its ``source``, and, for a result, ``tool`` and ``args``;
-    for a removed result also its ``fields``.
+    An entry has ``user``, the user's text; or ``text`` with its ``source``, or for a result with ``tool`` and
+    ``args``, and for a removed result also with ``fields``.
 
     Args:
         calls: Calls of earlier messages by id, which is extended.
@@ -173,7 +173,7 @@ def is_foreign(name: str, kit: Kit) -> bool:
 
 
 def guard_reason(origins: Origins) -> str:
-    """Return what decided about a call in the mode ``guard``: the strange values, or where all others come from."""
+    """Return what decided about a call: the strange values, or where all values come from."""
     if origins.reason == "strange":
         told = [
             model_text(

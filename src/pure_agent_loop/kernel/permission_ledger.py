@@ -37,7 +37,7 @@ class PermissionLedger:
     is_guarded: bool = False
 
     def for_next(self) -> PermissionLedger:
-        """Return the ledger of a run that continues the history: what people allowed or made known is kept."""
+        """Return the ledger of a run on the same history: what people allowed or made known is kept."""
         return PermissionLedger(
             always_allowed=list(self.always_allowed), known=list(self.known), is_guarded=self.is_guarded
         )

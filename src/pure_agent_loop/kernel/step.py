@@ -38,6 +38,7 @@ class ToolCallRun:
         args: The effective arguments, which hooks and persons may have changed.
         earlier: Tools and arguments of the calls before it that may change something and are not denied.
         ruling: The ruling on the call; None before the decision.
+        asked: True if a person has decided.
         origins: In the mode ``guard``: where its values come from, in plain form.
         outcome: The reason for a denial, or the result after all stages; None before that.
         warning: Text added at the beginning of the result.
@@ -48,8 +49,8 @@ class ToolCallRun:
     """
 
     __slots__ = (
-        "args", "deadline", "earlier", "id", "name", "note", "origins", "outcome", "ruling", "seconds", "task",
-        "tool", "warning", "written",
+        "args", "asked", "deadline", "earlier", "id", "name", "note", "origins", "outcome", "ruling",
+        "seconds", "task", "tool", "warning", "written",
     )  # fmt: skip
 
     def __init__(self, written: ToolCall, tool: Tool | None, ruling: Ruling | None) -> None:
@@ -59,6 +60,7 @@ class ToolCallRun:
         self.earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
         self.outcome: ToolOutcome | None = None
         self.origins: Sequence[dict[str, Any]] = ()
+        self.asked = False
         self.warning = self.note = ""
         self.task: asyncio.Task[TimedOutcome] | None = None
         self.seconds: float | None = None

@@ -6,8 +6,8 @@ result, right after the message with the call and in the same order; call ids ar
 arguments are JSON objects; no text holds a lone surrogate.
 
 Inside a state a message may carry the key ``meta`` (``synthetic``: no person or model wrote it;
-``facts``: it holds facts about the run, see `Kit.facts`; ``model``: a model wrote this user message, the task of a
-subagent; ``before``: who wrote what was removed before it, see `kernel.origins`;
+``facts``: it holds facts about the run, see `Kit.facts`; ``model``: a model wrote this user message, the
+task of a subagent; ``before``: who wrote what was removed before it, see `kernel.origins`;
 ``reasoning``: the model's reasoning; ``origin``: the server and model that added fields to the message and
 its calls; ``failed``: the result of a failed call). `to_wire` removes it: it is never sent to a server.
 """

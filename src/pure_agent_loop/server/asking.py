@@ -109,6 +109,8 @@ async def _covered(hub: Hub, session: str, call_id: str, permission: Permission)
     asked = next((question for question in pending if question.call_id == call_id), None)
     if asked is None:
         return []
+    if asked.origins and permission.similar:
+        return []
     allowed = further_allowed(permission, asked.tool, asked.args)
     runs = hub.of_session(session)
     agent = hub.agents.get(runs[-1].agent) if runs else None

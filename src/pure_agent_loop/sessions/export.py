@@ -201,6 +201,7 @@ def heading(entry: Entry) -> str:
     if ended and entry.seconds is not None and entry.seconds >= 1:
         ended += f" after {entry.seconds:.1f} s"
     ended = f" ({one_line(ended)})" if ended else ""
+    ended += f" \u2014 {one_line(entry.why, 400)}" if entry.why else ""
     step = f"Step {entry.step}: " if entry.step and entry.kind not in ("end", "shortened") else ""
     return f"{step}{words}{ended}"
 

@@ -38,6 +38,7 @@ class Entry:
             such answer.
         verdict: The person's answer: ``allow`` or ``deny``.
         answered_at: Time of the person's answer, in seconds since the epoch.
+        why: For a result: what decided about the call in the permission mode ``guard``; empty in other modes.
     """
 
     kind: Kind
@@ -53,6 +54,7 @@ class Entry:
     by: str = ""
     verdict: str = ""
     answered_at: float | None = None
+    why: str = ""
     command: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -107,6 +109,7 @@ class _StoryReader:
         self._tools: dict[str, str] = {}  # tool names by call id
         self._outcomes: dict[str, Mapping[str, Any]] = {}  # outcomes of tools, by call id
         self._answers: dict[str, dict[str, Any]] = {}  # people's answers, by call id
+        self._whys: dict[str, str] = {}  # what decided about calls, by call id
         # Time of each state of a call, by call id and state.
         self._parts: dict[str, dict[str, float]] = {}
         self._failure = ""  # message of the last error in a run
@@ -131,8 +134,8 @@ class _StoryReader:
             self._tail.append(record)
             if record.type == "outcome":
                 self._outcomes[_call_id(record)] = _mapping(data.get("value"))
-        elif record.type == "value" and data.get("by"):
-            self._person_answer(record)
+        else:
+            self._decision(record)
 
     def finish(self) -> Story:
         for record in self._tail:  # effects of an interrupted run, for which no message was recorded
@@ -209,6 +212,12 @@ class _StoryReader:
                 times = {} if state == "pending" else self._parts.get(call_id, {})  # a call id may be reused
                 self._parts[call_id] = {**times, state: time}
 
+    def _decision(self, record: Record) -> None:
+        if record.type == "intent" and record.data.get("why"):
+            self._whys[_call_id(record)] = str(record.data["why"])
+        elif record.type == "value" and record.data.get("by"):
+            self._person_answer(record)
+
     def _person_answer(self, record: Record) -> None:
         permission = _mapping(_mapping(record.data.get("value")).get("Permission"))
         call_id = str(record.data.get("key")).partition(":ask:")[2]
@@ -234,6 +243,7 @@ class _StoryReader:
             call_id=call_id,
             exit_code=exit_code,
             command=command,
+            why=self._whys.pop(call_id, ""),
             **self._answers.pop(call_id, {}),  # a call id may be reused
         )
 

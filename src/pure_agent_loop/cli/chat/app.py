@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.toolbox import Shell
 
 TICK = 0.125  # seconds between checks for changes to print or draw
-_MODES = ("ask", "plan", "auto")  # permission modes in the order of Shift+Tab
+_MODES = ("ask", "guard", "plan", "auto")  # permission modes in the order of Shift+Tab
 _INPUT_ROWS = 2  # rows of the input and the status line
 _PINNED = 3  # lines of a question to repeat below its title if they have scrolled out of view
 LEAVE_WORDS = ("exit", "quit", ":q")  # these words alone exit, as in Python, bash, psql and vi

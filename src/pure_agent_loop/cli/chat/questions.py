@@ -15,7 +15,7 @@ from pure_agent_loop.cli.chat.rules import keep_rules, kind_of, kind_words
 from pure_agent_loop.cli.chat.styling import reads_right_to_left
 from pure_agent_loop.cli.chat.talk import ChatConfig
 from pure_agent_loop.cli.output import error_text
-from pure_agent_loop.cli.questions import YES, blanks_shown, question_text, read_reply
+from pure_agent_loop.cli.questions import KNOWN, YES, blanks_shown, question_text, read_reply
 from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest
@@ -61,6 +61,11 @@ class Pending:
         if self.is_edited or self.is_open:
             return ""
         return "ysn" if self.kind else "yn"
+
+    @property
+    def is_guarded(self) -> bool:
+        """True if the mode ``guard`` asks."""
+        return self.request is not None and bool(self.request.origins)
 
     @property
     def numbers(self) -> list[str]:
@@ -119,7 +124,8 @@ class PermissionPrompt:
             text = question_text(request, IN_DIFF if diff else ())
             if reads_right_to_left(json.dumps(request.args, ensure_ascii=False, default=str)):
                 text += f"\n  ({user_text('screen.right_to_left')})"
-            kind = kind_of(request.tool, request.args)
+            # In the mode `guard`, an answer can make recipients known, and allows no further call.
+            kind = request.recipients if request.origins else kind_of(request.tool, request.args)
             return await self._wait(Pending(request, kind, text, diff))
 
     async def confirm(self, text: str) -> bool:
@@ -142,7 +148,7 @@ class PermissionPrompt:
     def _show(self, pending: Pending, *, in_full: bool) -> None:
         text = pending.text if in_full else excerpt(pending.text, MAX_LINES, MAX_WIDTH)
         self._notify(text, "warning")
-        if in_full and pending.kind:
+        if in_full and pending.kind and not pending.is_guarded:
             self._notify(user_text("chat.rules_of_answer", rules=", ".join(pending.kind)), "dim")
         if pending.diff and pending.request is not None:
             has_title = "\n" not in pending.text  # the diff names the file
@@ -163,8 +169,11 @@ class PermissionPrompt:
             return user_text("chat.edit_call")
         if pending.is_open:
             return user_text("chat.choose_open")
-        kind = kind_words(pending.kind)
-        words = [user_text(f"chat.choice_{letter}", kind=kind) for letter in pending.letters]
+        kind = ", ".join(pending.kind) if pending.is_guarded else kind_words(pending.kind)
+        names = {"s": "known"} if pending.is_guarded else {}
+        words = [
+            user_text(f"chat.choice_{names.get(letter, letter)}", kind=kind) for letter in pending.letters
+        ]
         answers = [f"  {letter}  {text}" for letter, text in zip(pending.letters, words, strict=True)]
         if self.keys:
             answers[pending.chosen] = f"❯{answers[pending.chosen][1:]}"
@@ -173,7 +182,7 @@ class PermissionPrompt:
             return "\n".join([*answers, user_text(f"chat.{letters}")])
         if pending.request is None:
             return "\n".join([*answers, user_text("chat.choose_yes_no")])
-        always = user_text("chat.choose_always") if pending.kind else ""
+        always = user_text("chat.choose_always") if pending.kind and not pending.is_guarded else ""
         return "\n".join([*answers, always + user_text("chat.choose")])
 
     @property
@@ -226,7 +235,9 @@ class PermissionPrompt:
         question = pending.request
         if letter == "d":
             self._show(pending, in_full=True)
-        elif letter in ("s", "a") and pending.kind:
+        elif letter == "s" and pending.kind and pending.is_guarded:
+            self._end(pending, KNOWN)
+        elif letter in ("s", "a") and pending.kind and not pending.is_guarded:
             if letter == "a" and not self._save_rules(pending.kind):
                 return None
             options = self._shared.options

@@ -51,6 +51,7 @@ _DARK = {
     "label": "cyan",
     "done": "green",
     "ask": "bold",
+    "guard": "bold",
     "plan": "blue",
     "auto": "green",
     "bypass": "reverse red",

@@ -60,7 +60,7 @@ from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.events import Event
 from pure_agent_loop.llm.profiles import THINKING_LEVELS
 from pure_agent_loop.media import MediaItem
-from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules
+from pure_agent_loop.permissions import PERMISSION_MODES, Permission, PermissionRequest, PermissionRules
 from pure_agent_loop.sessions import check_session_name, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.support.language import notice, user_text
@@ -270,7 +270,7 @@ class _Session:
 
     @property
     def options(self) -> Mapping[str, Option]:
-        modes = {mode: user_text(f"mode_{mode}") for mode in ("ask", "auto", "plan", "bypass")}
+        modes = {mode: user_text(f"mode_{mode}") for mode in PERMISSION_MODES}
         return {
             "mode": Option(self._options.permission_mode, modes),
             "thought_level": Option(self._options.thinking, dict.fromkeys(THINKING_LEVELS, "")),
@@ -303,7 +303,8 @@ class _Session:
     def asked(self, request: PermissionRequest) -> Asked:
         change = planned_change(self._files, request.tool, request.args)
         text = question_text(request, IN_DIFF if change else ())
-        return Asked(text, Planned(*change) if change else None, kind_of(request.tool, request.args))
+        rules = [] if request.origins else kind_of(request.tool, request.args)
+        return Asked(text, Planned(*change) if change else None, rules)
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:
         setattr(self._options, behavior, list(dict.fromkeys([*getattr(self._options, behavior), *rules])))

@@ -27,6 +27,7 @@ MESSAGES = {
     "chip": "[粘贴 {number}：{lines} 行]",
     "choice_y": "是",
     "choice_s": "是，本次会话允许{kind}",
+    "choice_known": "是，并从此认识 {kind}",
     "choice_n": "否",
     "choose": "n 原因 · e 修改 · d 全部",
     "choose_always": "a 始终 · ",

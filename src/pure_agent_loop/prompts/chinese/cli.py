@@ -107,6 +107,8 @@ MESSAGES = {
     ),
     "folder_unreadable": "当前用户无权读取当前文件夹。请修改其权限，或换用其他文件夹。",
     "other_folder_unreadable": "当前用户无权读取文件夹 {folder}。请修改其权限，或换用其他文件夹。",
+    "allow_known": "是否允许？ [y] 仅此一次，[a] 并从此认识此收件方，[n] 否：",
+    "allow_once": "是否允许？ [y] 仅此一次，[n] 否：",
     "allow": "是否允许？ [y] 是，[n] 否，[a] 始终允许此工具：",
     "show_or": "[s] 显示省略的内容，或：{question}",
     "yes_no_answer": "[y] 是，[n] 否，或输入回答：",

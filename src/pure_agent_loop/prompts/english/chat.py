@@ -27,6 +27,7 @@ MESSAGES = {
     "chip": "[paste {number}: {lines} lines]",
     "choice_y": "Yes",
     "choice_s": "Yes, and {kind} this session",
+    "choice_known": "Yes, and {kind} is known from now on",
     "choice_n": "No",
     "choose": "n WHY · e edit · d all",
     "choose_always": "a always · ",

@@ -118,6 +118,8 @@ MESSAGES = {
     "other_folder_unreadable": (
         "The folder {folder} is not readable by this user. Change its permissions, or use another folder."
     ),
+    "allow_known": "Allow? [y]es, once; [a]lso know this recipient from now on; [n]o: ",
+    "allow_once": "Allow? [y]es, once; [n]o: ",
     "allow": "Allow? [y]es, [n]o, [a]lways this tool: ",
     "show_or": "[s]how what was left out, or: {question}",
     "yes_no_answer": "[y]es, [n]o, or your answer: ",

@@ -5,6 +5,9 @@ MESSAGES = {
     "rule_forbids": "The rule {rule!r} forbids it.",
     "plan_mode": "Only read-only tools are allowed in plan mode.",
     "rule_asks": "the rule {rule!r}",
+    "decided_mode": "the mode '{mode}'",
+    "decided_person": "a person allowed it",
+    "guard_may_ask": "the mode 'guard', unless its values come from the user",
     "guard_allows": "the mode 'guard' allows it: {told}",
     "guard_all_you": "from the user",
     "guard_all_source": "found for the user",
@@ -502,6 +505,7 @@ MESSAGES = {
     "task": "{agent}: {state}, {calls} calls, {tokens} tokens",
     "again": "(the answer starts again)",
     "allow_once": "Allow",
+    "allow_known": "Allow, and this recipient is known from now on: {rules}",
     "allow_session": "Allow in this session: {rules}",
     "allow_folder": "Always allow in this folder: {rules}",
     "reject_once": "Reject",
@@ -514,6 +518,14 @@ MESSAGES = {
     "mode": "Permission mode",
     "thought_level": "Thinking",
     "mode_ask": "Ask before changes",
+    "guard_asks_you": "it does not come from you alone",
+    "origin_source": "{argument} {value}: found for you in {source}",
+    "origin_source_strange": "{argument} {value}: from {source}, not from you:",
+    "origin_nowhere": "{argument} {value}: the model chose it before it read anything",
+    "origin_nowhere_strange": "{argument} {value}: in nothing that was read; the model chose it",
+    "origin_you": "{argument} {value}: from you",
+    "origin_free": "{argument}: not checked",
+    "mode_guard": "Ask before changes with values that are not yours",
     "mode_auto": "Allow everything that no rule denies",
     "mode_plan": "Read only, and plan",
     "mode_bypass": "Never ask",
@@ -608,6 +620,9 @@ MESSAGES = {
     "facts_reading": "Rights: the tools only read",
     "facts_mode_ask": (
         "Rights: a person is asked about each call that changes something (permission mode ask)"
+    ),
+    "facts_mode_guard": (
+        "Rights: a person is asked about changes with values that are not the user's (permission mode guard)"
     ),
     "facts_mode_auto": (
         "Rights: calls run unless a rule or a tool asks a person about them (permission mode auto)"

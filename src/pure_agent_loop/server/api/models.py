@@ -308,6 +308,9 @@ class Question(ApiModel):
     rules: list[str] = Field(
         [], description="further calls that an answer with `similar` allows; empty for only the same call"
     )
+    origins: list[dict[str, Any]] = Field(
+        [], description="in the mode `guard`: where each value comes from, the strange ones first"
+    )
     reason: str
     step: Count
     live: bool

@@ -31,13 +31,23 @@ function reveal(value) {
 }
 
 // What an answer may allow besides this call: the button's words, and the fields of the answer.
-function kindOf({ tool, rules }) {
+function kindOf({ tool, rules, origins }) {
+  const known = origins.filter((origin) => origin.recipient).map((origin) => reveal(origin.value));
+  if (known.length) return [t("allowKnown", { who: known.join(", ") }), { similar: true }];
+  if (origins.length) return null; // no answer allows further calls
   const pattern = /=(.*)\)$/.exec(rules[0] ?? "")?.[1], similar = { similar: true };
   if (pattern && tool === "fetch") return [t("allowPages", { host: new URL(pattern).host }), similar];
   if (pattern) return [pattern.endsWith("/*") ? t("allowEdits", { path: reveal(pattern.slice(0, -1)) }) : t("allowEdit", { path: reveal(pattern) }), similar];
   if (tool === "shell") return [t("allowSame"), similar];
   return [hasWord(`allowAll_${tool}`) ? t(`allowAll_${tool}`) : t("allowAll", { tool }), { always: true }];
 }
+
+// Where each value comes from, the strange ones first.
+const Origins = ({ origins }) => origins.length > 0 && html`<ul class="origins">${origins.map((origin) => {
+  const { argument, value, kind, is_strange, source, around } = reveal(origin);
+  return html`<li class=${is_strange ? "strange" : "dim"}>${t(`origin_${kind}${is_strange ? "_strange" : ""}`, { argument, value, source })}
+    ${is_strange && around && html`<q>${around}</q>`}</li>`;
+})}</ul>`;
 
 // Arguments as names and values.
 const Facts = ({ args }) => html`<dl>${Object.entries(args).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${typeof value === "string" ? value : JSON.stringify(value)}</dd></div>`)}</dl>`;
@@ -82,7 +92,7 @@ export function Card({ question, where = "said" }) {
   }
   const change = changeOf(question.tool, args, question.line), isCommand = typeof args.command === "string";
   const title = `${verb(question.tool)} ${isCommand ? args.command.split("\n")[0] : subject(args)}`;
-  const [kindWords, kind] = kindOf(question);
+  const more = kindOf(question);
   const key = (event) => {
     if (event.target !== event.currentTarget || !may) return;
     if (event.key === "Enter") answer("allow")(event);
@@ -94,6 +104,7 @@ export function Card({ question, where = "said" }) {
     <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}><span>${title}</span>${t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}<${Asked} question=${question} /></header>
     <${What} details=${details} undrawn=${Math.max(0, (change?.rows.length ?? 0) - MAX_ROWS)}>
       ${change ? html`<${Diff} change=${change} />` : isCommand ? html`<pre class="command" tabindex="0">${args.command}</pre>` : html`<${Facts} args=${args} />`}
+      ${question.origins.length > 0 && html`<p class="plain">${reveal(question.reason)}</p>`}<${Origins} origins=${question.origins} />
       ${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
     <//>
     ${!may ? html`<p class="dim">${t("notYours")}</p>`
@@ -102,6 +113,6 @@ export function Card({ question, where = "said" }) {
         <input id=${field} ref=${reason} value=${text} placeholder=${t("instead")} onInput=${(event) => setText(event.target.value)} />
         <button class="danger">${t("deny")}</button><button type="button" onClick=${() => setDenying(false)}>${t("cancel")}</button></form>`
       : html`<p class="choices"><button class="primary" title="Enter" onClick=${answer("allow")}>${t("allow")}</button>
-        <button title=${t("allowAllHint")} onClick=${answer("allow", kind)}>${kindWords}</button>
+        ${more && html`<button title=${question.origins.length ? "" : t("allowAllHint")} onClick=${answer("allow", more[1])}>${more[0]}</button>`}
         <button class="danger" title="Esc" onClick=${() => setDenying(true)}>${t("deny")}</button></p>`}</div>`;
 }
