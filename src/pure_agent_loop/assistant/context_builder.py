@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeGuard
 
 from pure_agent_loop.assistant.memory import MemoryStore
 from pure_agent_loop.assistant.notes import Note, user_notes
@@ -27,9 +27,6 @@ from pure_agent_loop.support.language import default_language
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text
 from pure_agent_loop.toolbox.files.workspace import Workspace
-
-if TYPE_CHECKING:
-    from typing import TypeGuard
 
 MAX_REMEMBERED_CHARS = 2_000
 MAX_CONTEXT_CHARS = 20_000

@@ -406,8 +406,7 @@ class Attempt:
         """Count this attempt; return the outcome if too many have ended with their process."""
         if self._is_counted:
             return None
-        answers = await self._in_thread(self._queue.answers, self._run_id)
-        progress = finished_calls(records) + len(answers)
+        progress = finished_calls(records) + len(await self._in_thread(self._queue.answers, self._run_id))
         number, own_maximum = await self._in_thread(self._queue.runs.begin_attempt, self._run_id, progress)
         self._is_counted = True
         maximum = own_maximum or self._max_attempts

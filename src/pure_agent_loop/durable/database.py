@@ -534,8 +534,7 @@ class SharedLimits:
             execute("INSERT INTO @limits VALUES (?, '{}') ON CONFLICT (name) DO NOTHING", key)
             ledger = json.loads(execute(select, key).fetchone()[0])
             # Read the time after locking the row.
-            now = time.time() if is_sqlite else execute(_CLOCK).fetchone()[0]
-            result = work(ledger, now)
+            result = work(ledger, time.time() if is_sqlite else execute(_CLOCK).fetchone()[0])
             execute("UPDATE @limits SET ledger = ? WHERE name = ?", json.dumps(ledger), key)
             return result
 

@@ -11,8 +11,9 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import ToolCall
@@ -20,9 +21,6 @@ from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING, WAITING_TOOL
 from pure_agent_loop.support.language import TranslatedText, notice
 from pure_agent_loop.support.text import as_text, shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.agent import Agent
 
 APP_NAME = "pure-agent-loop"
 # Runs are resumed from records, not by replaying code, so any version can resume any run.

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError, LLMError, RunInterrupted
@@ -23,18 +23,16 @@ from pure_agent_loop.evaluation.outcomes import CaseOutcome, OutcomeFile, Trials
 from pure_agent_loop.evaluation.report import RESERVED, EvaluationReport
 from pure_agent_loop.evaluation.runner import FailureStreak, in_parallel
 from pure_agent_loop.llm.base import model_of
+from pure_agent_loop.result import AgentResult
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import SqliteStore, new_session_id, store_at
+from pure_agent_loop.sessions.store import SessionPlace, SessionStore
 from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.abilities import check_shape, checked_function
 from pure_agent_loop.support.checks import is_whole, require, require_value
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
-
-if TYPE_CHECKING:
-    from pure_agent_loop.result import AgentResult
-    from pure_agent_loop.sessions.store import SessionPlace, SessionStore
 
 
 class Dataset:

@@ -271,8 +271,7 @@ def simplify_schema(schema: object, without: frozenset[str]) -> Any:
     choice (``anyOf``, ``oneOf``) becomes its first branch that is not null. The tool still validates its
     arguments.
     """
-    definitions = _definitions_of(schema)
-    return _simple(schema, without, definitions, ())
+    return _simple(schema, without, _definitions_of(schema), ())
 
 
 def _definitions_of(schema: object) -> JsonFields:

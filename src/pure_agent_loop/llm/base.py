@@ -55,8 +55,7 @@ class BaseLLMClient(ABC):
         One delta must carry a `finish_reason`: a response without one counts as cut off. The default
         yields the response of `chat` as one delta.
         """
-        response = await self.chat(messages, tools, **kwargs)
-        yield response.to_delta()
+        yield (await self.chat(messages, tools, **kwargs)).to_delta()
 
     async def aclose(self) -> None:  # noqa: B027 - a client without resources need not implement it
         """Close connections and processes. The default does nothing."""
@@ -245,8 +244,7 @@ async def _single_delta(
     tools: Tools | None,
     options: JsonObject,
 ) -> AsyncGenerator[Delta, None]:
-    response = await client.chat(messages, tools, **options)
-    yield response.to_delta()
+    yield (await client.chat(messages, tools, **options)).to_delta()
 
 
 async def _with_close(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:

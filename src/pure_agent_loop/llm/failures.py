@@ -7,16 +7,14 @@ import json
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.addresses import proxy_for
 from pure_agent_loop.llm.waits import Headers, fields_of, named_wait, wait_in_body
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_sentence, safe_str, shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.support.secrets.redaction import Redactor
 
 MESSAGE_CHARS = 500
 # Fields of Google's ``QuotaFailure`` and ``ErrorInfo``; see `fields_of`.

@@ -176,8 +176,7 @@ class OpenAIClient(LearningClient):
         if stream if profile.streaming is None else profile.streaming:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
-        level = options.get("thinking_level") or self.thinking_level
-        body.update(profile.thinking_fields(level))
+        body.update(profile.thinking_fields(options.get("thinking_level") or self.thinking_level))
         body.update({k: v for k, v in options.items() if v is not None and k not in NOT_IN_BODY})
         keep = self._chosen(attempt).keys() - self._left_out if profile.refuses else ()
         adapt_fields(body, profile, keep)

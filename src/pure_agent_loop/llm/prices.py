@@ -76,8 +76,7 @@ def price_of(client: object, options: Options | None = None) -> Price | None:
     if not url:  # a group such as `Fallback` has no URL, and prices each response itself
         members = getattr(client, "clients", None)
         return price_of(members[0], options) if members else None
-    model = (options or {}).get("model") or model_of(client)
-    return _valid(_listed(str(url), str(model)))
+    return _valid(_listed(str(url), str((options or {}).get("model") or model_of(client))))
 
 
 @lru_cache

@@ -151,8 +151,7 @@ def change_user_servers(change: Callable[[dict[str, dict[str, Any]]], None]) -> 
 
     def changed(old: bytes) -> bytes:
         document = json.loads(old) if path.exists() and old.strip() else {}
-        servers = document.setdefault("mcpServers", {})
-        change(servers)
+        change(document.setdefault("mcpServers", {}))
         return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
 
     try:

@@ -99,8 +99,7 @@ def parent_of(metadata: Mapping[str, Any]) -> context.Context | None:
     """Return the trace context in a run's metadata, unless the run is already in a trace."""
     if trace.get_current_span().get_span_context().is_valid:
         return None
-    headers = {key: value for key, value in metadata.items() if isinstance(value, str)}
-    return _CONTEXT.extract(headers)
+    return _CONTEXT.extract({key: value for key, value in metadata.items() if isinstance(value, str)})
 
 
 class _TracedRun:

@@ -129,8 +129,7 @@ class _ChoiceMember:
     def check(self, value: Any) -> Checked:
         known = isinstance(value, dict) and self._members.get(str(value.get("name")))
         if not known:
-            names = ", ".join(self._members)
-            raise ToolArgumentError(f"name: {names}")
+            raise ToolArgumentError(f"name: {', '.join(self._members)}")
         return known.check(value.get("arguments"))._replace(name=known.name)
 
     def dump(self, value: Any, name: str) -> Any:

@@ -51,8 +51,7 @@ def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
             return None
         may_be_null = schema == {"type": "null"} or {"type": "null"} in schema.get("anyOf", ())
         if parameter.default is None and schema and not may_be_null:
-            parts = schema.get("anyOf", [schema])
-            schema = {"anyOf": [*parts, {"type": "null"}]}
+            schema = {"anyOf": [*schema.get("anyOf", [schema]), {"type": "null"}]}
         properties[parameter.name] = schema
     required = [parameter.name for parameter in parameters if parameter.required]
     return {

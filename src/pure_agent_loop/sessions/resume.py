@@ -201,8 +201,7 @@ def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Promp
     answered = point.effects.get(f"{step}:model") or point.effects.get(f"{step}:model:shortened")
     if state.awaiting and answered is not None:
         response = read_effect(f"{step}:model", *answered)
-        usage = response.usage or estimate_usage(state.messages, response)
-        state.add_response(response, usage)
+        state.add_response(response, response.usage or estimate_usage(state.messages, response))
         if response.spent is not None:
             state.count(response.spent)
     for call in list(state.pending):

@@ -240,8 +240,7 @@ class RequestWriter:
 
     def _options(self, options: Options) -> JsonObject:
         """Return the fields for the options, thinking included."""
-        level = options.get("thinking_level") or self.level
-        fields: JsonObject = self.family.thinking_fields(level)
+        fields: JsonObject = self.family.thinking_fields(options.get("thinking_level") or self.level)
         for name, value in OPTIONS.read(options):
             if name == "stop_sequences":
                 fields[name] = as_list(value)

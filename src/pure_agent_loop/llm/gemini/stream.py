@@ -92,8 +92,7 @@ class GeminiReader(ProtocolReader):
             # The rest would be streamed in pieces, which this client does not request.
             if call.get("willContinue"):
                 arguments = RejectedArguments(model_text("cut_off", reason="willContinue", written=arguments))
-            delta = ToolCallDelta(number, call.get("id"), call["name"], arguments)
-            yield Delta(tool_calls=(delta,))
+            yield Delta(tool_calls=(ToolCallDelta(number, call.get("id"), call["name"], arguments),))
 
     def _keep(self, part: JsonFields) -> None:
         """Keep a part. Pieces of a text are joined to one part, but a signed part stays separate."""

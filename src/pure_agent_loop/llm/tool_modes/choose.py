@@ -233,8 +233,7 @@ class Chooser:
             ]
         since = [*takewhile(lambda message: not is_question(message), reversed(messages))]
         texts = [text_of(m.get("content") or "") for m in reversed(since) if m["role"] == "tool"]
-        results = [unframed(self._prompts, text) for text in texts]
-        result = shorten("\n".join(results), _MAX_RESULT_CHARS)
+        result = shorten("\n".join(unframed(self._prompts, text) for text in texts), _MAX_RESULT_CHARS)
         request = format_question(question=last_question(messages), result=result)
         return [*lead, {"role": "user", "content": request}]
 

@@ -226,8 +226,7 @@ class JsonReader:
         arguments_key = next((key for key in ARGUMENT_KEYS if key in value), None)
         if name_key is None:
             name, arguments = next(iter(value.items()), ("", None))
-            known = (*self._schemas, FINAL)
-            return (name, arguments) if len(value) == 1 and name in known else None
+            return (name, arguments) if len(value) == 1 and name in (*self._schemas, FINAL) else None
         name = value[name_key]
         if name_key != "tool" and arguments_key is None and name not in (*self._schemas, FINAL):
             return None

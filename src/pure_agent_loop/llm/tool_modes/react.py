@@ -254,8 +254,7 @@ class ReactReader:
                 return _first(calls)
         inline = _CALL.fullmatch(name)
         if raw_input is None and inline is not None:  # Action: search("tea")  or  search[tea]
-            arguments = self._in_brackets(inline[1], inline[2])
-            return ToolCallDelta(0, None, inline[1], arguments)
+            return ToolCallDelta(0, None, inline[1], self._in_brackets(inline[1], inline[2]))
         known = self._tool_in(name) or name
         return ToolCallDelta(0, None, known, self._arguments(known, raw_input or "", is_cut))
 
