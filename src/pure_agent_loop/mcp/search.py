@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.tool import StepContext, Tool
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MAX_SHOWN = 40  # tools
 List = Callable[[StepContext], Awaitable[Sequence[Tool]]]
@@ -32,27 +29,10 @@ class ToolSearch:
             return tools
         if self._search is None:
             from pure_agent_loop.toolsets.search import searchable
+            from pure_agent_loop.toolsets.sets import Derived
 
-            self._search = searchable(_AllTools(self._every), name=self._name, about=self._about)
+            # The owner of the servers enters and exits them.
+            all_tools = Derived(lambda context, _: self._every(context), ())
+            self._search = searchable(all_tools, name=self._name, about=self._about)
         matches: Sequence[Tool] = await self._search.list(context)
         return matches
-
-
-class _AllTools:
-    """All tools as a toolset. The owner of the servers enters and exits them."""
-
-    def __init__(self, every: List) -> None:
-        self._every = every
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        pass
-
-    async def list(self, context: StepContext) -> Sequence[Tool]:
-        return await self._every(context)
-
-    async def call(self, name: str, _: dict[str, Any]) -> Any:
-        """Raise an error: runs call the tools' own functions instead."""
-        raise LookupError(name)

@@ -33,6 +33,7 @@ from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.testing.carried_agents import CHANGED
 from pure_agent_loop.testing.gate import ScriptError
 from pure_agent_loop.testing.killed_work import KILL
+from pure_agent_loop.testing.stores import need
 
 if TYPE_CHECKING:
     from pure_agent_loop.durable import Handle, TaskInfo
@@ -151,21 +152,16 @@ class _Trial:
             unknown: Maximum number of calls that may be reported as unknown.
         """
         info = self.stopped(handle)
-        _need(info.status == "completed", f"{handle.run_id} is {info.status} {info.error}")
+        need(info.status == "completed", f"{handle.run_id} is {info.status} {info.error}")
         results, effects = json.loads(info.content), self.effects(handle.run_id)
-        _need(len(results) == calls, f"{handle.run_id}: {len(results)} results of {calls} calls")
+        need(len(results) == calls, f"{handle.run_id}: {len(results)} results of {calls} calls")
         doubled = sorted(n for n, count in effects.items() if count > 1)
-        _need(not doubled, f"{handle.run_id}: the calls {doubled} happened twice")
+        need(not doubled, f"{handle.run_id}: the calls {doubled} happened twice")
         reported = [n for n, text in enumerate(results) if text != f"put {n}"]
         lost = sorted({*range(calls)} - {*effects, *reported})
-        _need(not lost, f"{handle.run_id}: the calls {lost} are reported as done, but had no effect")
-        _need(len(reported) <= unknown, f"{handle.run_id}: {len(reported)} calls are unknown: {results}")
+        need(not lost, f"{handle.run_id}: the calls {lost} are reported as done, but had no effect")
+        need(len(reported) <= unknown, f"{handle.run_id}: {len(reported)} calls are unknown: {results}")
         return len(reported)
-
-
-def _need(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ScriptError(otherwise)
 
 
 def _executed(trial: _Trial) -> None:
@@ -174,8 +170,8 @@ def _executed(trial: _Trial) -> None:
     for handle in (*handles, again):
         trial.check(handle, 3)
     listed = {info.run_id for info in trial.client.tasks()}
-    _need(listed == {handle.run_id for handle in handles}, f"the list has {sorted(listed)}")
-    _need(trial.client.counts() == {"completed": 3}, f"the counts are {trial.client.counts()}")
+    need(listed == {handle.run_id for handle in handles}, f"the list has {sorted(listed)}")
+    need(trial.client.counts() == {"completed": 3}, f"the counts are {trial.client.counts()}")
 
 
 def _killed_at_a_write(trial: _Trial) -> None:
@@ -185,11 +181,11 @@ def _killed_at_a_write(trial: _Trial) -> None:
         trial.order_kill(number)
         pair = [trial.submit(2), trial.submit(2, 2)]
         unknown = sum(trial.check(handle, 2, unknown=2) for handle in pair)
-        _need(
+        need(
             unknown <= 3, f"a kill at point {number} cuts off at most three calls, but {unknown} are unknown"
         )
         (trial.folder / "kill").unlink(missing_ok=True)
-    _need(bool(trial.lines("killed")), "no process was killed: do they execute `carrier_agents`?")
+    need(bool(trial.lines("killed")), "no process was killed: do they execute `carrier_agents`?")
 
 
 def _points_of_a_run(trial: _Trial) -> int:
@@ -212,8 +208,8 @@ def _answered_elsewhere(trial: _Trial) -> None:
     handle = trial.submit(2, agent="ask")
     for number in range(2):
         info = trial.stopped(handle)
-        _need(info.status == "waiting_permission", f"the run is {info.status}, but must wait")
-        _need(sum(trial.effects(handle.run_id).values()) == number, "a call was made before its answer")
+        need(info.status == "waiting_permission", f"the run is {info.status}, but must wait")
+        need(sum(trial.effects(handle.run_id).values()) == number, "a call was made before its answer")
         _kill_all(trial)
         handle.answer(info.questions[0].call_id, "allow", by="somebody")
         trial.place.revive()
@@ -250,20 +246,20 @@ def _one_after_another(trial: _Trial) -> None:
     for handle in handles:
         trial.check(handle, 2, unknown=1)
     order = list(dict.fromkeys(line.split()[0] for line in trial.lines("effects")))
-    _need(order == [handle.run_id for handle in handles], f"the runs of a session began in the order {order}")
+    need(order == [handle.run_id for handle in handles], f"the runs of a session began in the order {order}")
 
 
 def _cancelled(trial: _Trial) -> None:
     handle, behind = trial.submit(2, name="hold", session_id="c"), trial.submit(1, session_id="c")
     trial.until("the first call", lambda: trial.effects(handle.run_id))
-    _need(handle.cancel().status == "cancelled", "a running call must be cancelled")
+    need(handle.cancel().status == "cancelled", "a running call must be cancelled")
     trial.check(behind, 1)
     waiting = trial.submit(1, agent="ask")
     trial.stopped(waiting)
-    _need(waiting.cancel().status == "cancelled", "a waiting run must be cancelled")
+    need(waiting.cancel().status == "cancelled", "a waiting run must be cancelled")
     (trial.folder / "gate").touch()
-    _need(len(trial.effects(handle.run_id)) == 1, "a cancelled run made another call")
-    _need(not trial.effects(waiting.run_id), "a cancelled run made a call that waited for a person")
+    need(len(trial.effects(handle.run_id)) == 1, "a cancelled run made another call")
+    need(not trial.effects(waiting.run_id), "a cancelled run made a call that waited for a person")
 
 
 def _parallel_calls(trial: _Trial) -> None:
@@ -272,7 +268,7 @@ def _parallel_calls(trial: _Trial) -> None:
     _kill_all(trial)
     (trial.folder / "gate").touch()
     trial.place.revive()
-    _need(trial.check(handle, 2, unknown=2) == 2, "both calls were cut off, and must be reported as unknown")
+    need(trial.check(handle, 2, unknown=2) == 2, "both calls were cut off, and must be reported as unknown")
 
 
 def _many_calls(trial: _Trial) -> None:
@@ -293,7 +289,7 @@ def _changed_code(trial: _Trial) -> None:
     trial.place.revive()
     trial.check(handle, 2, unknown=1)
     last = next(line.split() for line in trial.lines("effects") if line.startswith(f"{handle.run_id} 1 "))
-    _need(last[2] in trial.lines(CHANGED), "the last call was made by a process with the old code")
+    need(last[2] in trial.lines(CHANGED), "the last call was made by a process with the old code")
 
 
 _RULES: dict[str, Callable[[_Trial], None]] = {

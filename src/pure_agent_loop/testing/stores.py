@@ -80,7 +80,8 @@ def check_store(make_store: MakeStore, *, rules: Iterable[str] | None = None) ->
                 raise ScriptError(f"The store breaks the rule {name!r}: it raised {kind}: {error}") from error
 
 
-def _need(holds: bool, otherwise: str) -> None:
+def need(holds: bool, otherwise: str) -> None:
+    """Raise `ScriptError` with these words unless a condition holds."""
     if not holds:
         raise ScriptError(otherwise)
 
@@ -99,21 +100,21 @@ def _need_error(kind: type[Exception], action: str, act: Callable[[], object]) -
 
 def _need_records(store: SessionStore, session_id: str, expected: list[Record]) -> None:
     loaded = store.read(session_id)
-    _need(list(loaded.records) == expected, f"read returned {loaded.records}, but append returned {expected}")
-    _need(not loaded.problems, f"nothing is damaged, but read reports {loaded.problems}")
+    need(list(loaded.records) == expected, f"read returned {loaded.records}, but append returned {expected}")
+    need(not loaded.problems, f"nothing is damaged, but read reports {loaded.problems}")
 
 
 def _records_come_back(make: MakeStore, folder: Path) -> None:
     store = make(folder)
     with store.open("s") as log:
         written = [log.append("user", {"n": number}, durable=number % 2 == 0) for number in range(5)]
-    _need(
+    need(
         [record.data for record in written] == [{"n": number} for number in range(5)],
         "append changed its argument data",
     )
     parents = [None, *(record.id for record in written[:-1])]
-    _need([record.parent for record in written] == parents, "each record must follow the one before")
-    _need([record.id for record in written] == sorted({record.id for record in written}), "ids must sort")
+    need([record.parent for record in written] == parents, "each record must follow the one before")
+    need([record.id for record in written] == sorted({record.id for record in written}), "ids must sort")
     _need_records(store, "s", written)
     _need_records(make(folder), "s", written)
 
@@ -133,7 +134,7 @@ def _odd_data_survives(make: MakeStore, folder: Path) -> None:
         written = [log.append("odd", {"text": _ODD_DATA[name]}) for name in _ODD_DATA]
         written += [log.append("odd", _ODD_DATA), log.append("empty", {})]
         written.append(log.append("long", {"text": "é\n" * 500_000}))
-    _need(written[3].data == {"text": "😀"}, "a surrogate pair must become one character")
+    need(written[3].data == {"text": "😀"}, "a surrogate pair must become one character")
     _need_records(store, "s", written)
 
 
@@ -141,11 +142,11 @@ def _opening_again_goes_on(make: MakeStore, folder: Path) -> None:
     written: list[Record] = []
     for number in range(3):
         with make(folder).open("s", create=number == 0) as log:
-            _need(list(log.records) == written, f"an opened log has {log.records}, not {written}")
-            _need(not log.problems, f"nothing is damaged, but the log reports {log.problems}")
+            need(list(log.records) == written, f"an opened log has {log.records}, not {written}")
+            need(not log.problems, f"nothing is damaged, but the log reports {log.problems}")
             written += [log.append("user", {"n": number}), log.append("user", {"n": number})]
-    _need(len({record.id for record in written}) == len(written), "two records have the same id")
-    _need(written[2].parent == written[1].id, "the first new record must follow the newest old one")
+    need(len({record.id for record in written}) == len(written), "two records have the same id")
+    need(written[2].parent == written[1].id, "the first new record must follow the newest old one")
     _need_records(make(folder), "s", written)
 
 
@@ -154,8 +155,8 @@ def _parents_make_a_tree(make: MakeStore, folder: Path) -> None:
         first = log.append("user", {})
         log.append("user", {})
         branch = log.append("user", {}, parent=first.id)
-        _need(branch.parent == first.id, "append(parent=...) must set the parent")
-        _need(log.append("user", {}).parent == branch.id, "append without parent= must use the newest record")
+        need(branch.parent == first.id, "append(parent=...) must set the parent")
+        need(log.append("user", {}).parent == branch.id, "append without parent= must use the newest record")
         _need_error(
             ConfigError, "append with a missing parent", lambda: log.append("user", {}, parent="9999")
         )
@@ -178,7 +179,7 @@ def _one_writer(make: MakeStore, folder: Path) -> None:
     with store.open("s") as log:
         for second in (store, other):
             error = _need_error(SessionLockedError, "a second open", partial(second.open, "s"))
-            _need(
+            need(
                 str(os.getpid()) in str(error),
                 f"the error must name the process that holds the lock: {error}",
             )
@@ -198,7 +199,7 @@ def _a_closed_log_is_closed(make: MakeStore, folder: Path) -> None:
     log.close()
     log.close()
     _need_error(ConfigError, "append to a closed log", lambda: log.append("user", {}))
-    _need(len(log.records) == 0, "log.records must stay as they were when the log was opened")
+    need(len(log.records) == 0, "log.records must stay as they were when the log was opened")
 
 
 def _ids_are_checked(make: MakeStore, folder: Path) -> None:
@@ -206,7 +207,7 @@ def _ids_are_checked(make: MakeStore, folder: Path) -> None:
     for bad in _BAD_IDS:
         for act in (store.open, store.read, store.delete, store.exists):
             _need_error(ConfigError, f"{act.__name__}({bad!r})", partial(act, bad))
-    _need(not store.list(), "a rejected id created a session")
+    need(not store.list(), "a rejected id created a session")
 
 
 def _sessions_stay_apart(make: MakeStore, folder: Path) -> None:
@@ -219,17 +220,17 @@ def _sessions_stay_apart(make: MakeStore, folder: Path) -> None:
         log.close()
     for session_id in _GOOD_IDS:
         _need_records(store, session_id, written[session_id])
-    _need(sorted(info.id for info in store.list()) == sorted(_GOOD_IDS), "list must name each session once")
+    need(sorted(info.id for info in store.list()) == sorted(_GOOD_IDS), "list must name each session once")
 
 
 def _what_is_missing_is_said(make: MakeStore, folder: Path) -> None:
     store = make(folder)
     for _ in range(2):
-        _need(not store.exists("s"), "exists is true for a missing session")
+        need(not store.exists("s"), "exists is true for a missing session")
         _need_error(SessionNotFoundError, "open(create=False)", lambda: store.open("s", create=False))
         _need_error(SessionNotFoundError, "read", lambda: store.read("s"))
         _need_error(SessionNotFoundError, "delete", lambda: store.delete("s"))
-        _need(not store.list(), "list() returned a missing session")
+        need(not store.list(), "list() returned a missing session")
         store.open("other").close()  # check again with a session in the store
         store.delete("other")
 
@@ -240,10 +241,10 @@ def _deleted_is_gone(make: MakeStore, folder: Path) -> None:
         with store.open(session_id) as log:
             kept = log.append("user", {"of": session_id})
     store.delete("s")
-    _need(not store.exists("s"), "a deleted session still exists")
+    need(not store.exists("s"), "a deleted session still exists")
     _need_records(store, "t", [kept])
     with store.open("s") as log:
-        _need(not log.records, "a new session has records from a deleted one")
+        need(not log.records, "a new session has records from a deleted one")
         written = log.append("user", {})
     _need_records(store, "s", [written])
 
@@ -256,16 +257,16 @@ def _the_list_tells(make: MakeStore, folder: Path) -> None:
             written[session_id].append(log.append("user", {"text": text}))
     store.open("empty").close()
     infos = {info.id: info for info in store.list()}
-    _need(set(infos) == {"a", "b", "empty"}, f"list() returned {sorted(infos)}")
+    need(set(infos) == {"a", "b", "empty"}, f"list() returned {sorted(infos)}")
     for session_id, records in written.items():
         info = infos[session_id]
-        _need(info.created == records[0].time, "created must be the time of the first record")
-        _need(info.updated == records[-1].time, "updated must be the time of the last record")
+        need(info.created == records[0].time, "created must be the time of the first record")
+        need(info.updated == records[-1].time, "updated must be the time of the last record")
     sizes = infos["a"].size_bytes, infos["b"].size_bytes
     wanted = "size_bytes must be the size of the records, uncompressed: over 100,000 for 'a', less for 'b'"
-    _need(sizes[0] > 100_000 > sizes[1] > 0, f"{wanted}; they are {sizes[0]:,} and {sizes[1]:,}")
+    need(sizes[0] > 100_000 > sizes[1] > 0, f"{wanted}; they are {sizes[0]:,} and {sizes[1]:,}")
     order = [info.updated for info in store.list()]
-    _need(order == sorted(order, reverse=True), "the session used last must come first")
+    need(order == sorted(order, reverse=True), "the session used last must come first")
 
 
 def _threads_may_write(make: MakeStore, folder: Path) -> None:
@@ -281,7 +282,7 @@ def _threads_may_write(make: MakeStore, folder: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    _need(len(written) == _THREADS * _APPENDS, "append failed in a thread")
+    need(len(written) == _THREADS * _APPENDS, "append failed in a thread")
     _need_records(store, "s", sorted(written, key=lambda record: record.id))
 
 
