@@ -19,8 +19,8 @@ from pure_agent_loop.llm.messages import (
     for_origin,
     in_words,
     is_media,
-    is_question,
     joined_content,
+    newest_question_at,
 )
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS, by_bytes
@@ -154,7 +154,7 @@ def _with_stand_ins(messages: Iterable[Message], fields: JsonFields) -> Iterator
 def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) -> Iterator[Message]:
     """Remove `meta`, and send the reasoning back as the profile requires."""
     is_whole = profile.echo_scope == "history"
-    start = 0 if is_whole else _round_start(messages)
+    start = 0 if is_whole else newest_question_at(messages)
     for number, message in enumerate(messages):
         plain = for_origin(message, origin) if META in message else message
         if number >= start and (message.get("tool_calls") or (is_whole and message["role"] == "assistant")):
@@ -162,14 +162,6 @@ def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) 
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
         yield plain
-
-
-def _round_start(messages: Sequence[Message]) -> int:
-    """Return the index of the last question from a person; framework notices do not count."""
-    for number in range(len(messages) - 1, -1, -1):
-        if is_question(messages[number]):
-            return number
-    return 0
 
 
 def _with_system_role(messages: Iterable[Message], role: str) -> Iterator[Message]:

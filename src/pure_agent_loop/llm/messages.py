@@ -175,6 +175,11 @@ def newest_question(messages: Sequence[M]) -> M | None:
     return next(filter(is_question, reversed(messages)), None)
 
 
+def newest_question_at(messages: Sequence[JsonFields]) -> int:
+    """Return the index of the newest message from a person; -1 if there is none."""
+    return next((n for n in range(len(messages) - 1, -1, -1) if is_question(messages[n])), -1)
+
+
 def is_question(message: JsonFields) -> bool:
     """Return True for a message from a person; False for framework notices."""
     return message["role"] == "user" and not is_synthetic(message)

@@ -86,10 +86,8 @@ def _listed(url: str, model: str) -> Sequence[tuple[str, Price | None]]:
 
 def _valid(dated: Sequence[tuple[str, Price | None]], at: datetime | None = None) -> Price | None:
     """Return the last price that holds at the time `at`, by default now."""
-    for when, price in reversed(dated):
-        if not when or _holds(when, at or datetime.now(timezone.utc)):
-            return price
-    return None
+    now = at or datetime.now(timezone.utc)
+    return next((price for when, price in reversed(dated) if not when or _holds(when, now)), None)
 
 
 class PriceList:

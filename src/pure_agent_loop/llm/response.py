@@ -124,10 +124,8 @@ class ThinkSplitter:
 
 def _overlap(text: str, tag: str) -> int:
     """Return the length of the longest suffix of `text` that is a prefix of `tag`."""
-    for size in range(min(len(tag) - 1, len(text)), 0, -1):
-        if text.endswith(tag[:size]):
-            return size
-    return 0
+    sizes = range(min(len(tag) - 1, len(text)), 0, -1)
+    return next((size for size in sizes if text.endswith(tag[:size])), 0)
 
 
 def split_unopened(text: str) -> tuple[str, str]:

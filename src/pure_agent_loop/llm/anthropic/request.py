@@ -24,7 +24,7 @@ from pure_agent_loop.llm.messages import (
     SYSTEM_ROLES,
     Message,
     has_failed,
-    is_question,
+    newest_question_at,
     plain_text,
     split_data_url,
     written_content,
@@ -230,7 +230,7 @@ class RequestWriter:
         earlier, known = self.histories.find(settings, history) if self.histories else (None, 0)
         if earlier is not None:
             turns = earlier.copy(turns.tools, turns.body)
-        last_question = _last_question(history) if binds else -1
+        last_question = newest_question_at(history) if binds else -1
         for number in range(known, len(history)):
             turns.add(history[number], is_open=number > last_question)
         turns.digest()
@@ -359,10 +359,6 @@ def with_handles(body: JsonFields, handles: JsonFields) -> JsonObject:
         name: {"id": handles[name], **body[name]} for name in handles if isinstance(body.get(name), Mapping)
     }
     return {**handles, **body, **own}
-
-
-def _last_question(history: Sequence[Message]) -> int:
-    return next((n for n in range(len(history) - 1, -1, -1) if is_question(history[n])), -1)
 
 
 # -- turns -----------------------------------------------------------------------------------------------
