@@ -242,25 +242,25 @@ class TextCalls:
         self._schemas = {**schemas_of(tools), **(extra or {})}
         self._shown: list[str] = []
         self._place = TextPosition()
-        self._held = ""
+        self.held = ""  # the buffered text
         self._rescan_at = 0
 
     def feed(self, text: str) -> str:
         """Add text; return the text that is certainly not part of a call."""
-        if not self._held and not self._place.may_hold_call(text):  # the usual case
+        if not self.held and not self._place.may_hold_call(text):  # the usual case
             self._shown.append(text)
             self._place.move(text)
             return text
-        self._held += text
-        if len(self._held) < self._rescan_at:
+        self.held += text
+        if len(self.held) < self._rescan_at:
             return ""
-        reader = _CallReader(self._schemas, self._held, is_final=False)
-        places = self._place.candidates(self._held)
-        start = next((place for place in places if reader.read(place) is not None), len(self._held))
-        shown, self._held = self._held[:start], self._held[start:]
+        reader = _CallReader(self._schemas, self.held, is_final=False)
+        places = self._place.candidates(self.held)
+        start = next((place for place in places if reader.read(place) is not None), len(self.held))
+        shown, self.held = self.held[:start], self.held[start:]
         self._shown.append(shown)
         self._place.move(shown)
-        self._rescan_at = int(len(self._held) * _RESCAN_GROWTH) if len(self._held) > 2000 else 0
+        self._rescan_at = int(len(self.held) * _RESCAN_GROWTH) if len(self.held) > 2000 else 0
         return shown
 
     def finish(self, *, is_cut: bool = False, has_thought: bool = False) -> tuple[list[ToolCall], str]:
@@ -271,7 +271,7 @@ class TextCalls:
             has_thought: True if reasoning tags were already removed. Otherwise text before a lone
                 ``</think>`` is reasoning, and calls in it do not count.
         """
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         thinking, close, answer = held.partition(ThinkSplitter.CLOSE)
         if has_thought or not close or not split_unopened("".join([*self._shown, held]))[1]:
             thinking, close, answer = "", "", held
@@ -281,11 +281,6 @@ class TextCalls:
         if calls and not rest.strip():
             rest = ""
         return calls, thinking + close + rest
-
-    @property
-    def held(self) -> str:
-        """The buffered text."""
-        return self._held
 
 
 def find_calls(text: str, schemas: Schemas, *, is_cut: bool = False) -> tuple[list[ToolCall], str]:

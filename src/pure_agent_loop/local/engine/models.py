@@ -400,14 +400,10 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
     name, source, sha256, size = _pull_source(name_or_url)
     target = private_folder(_folder()) / f"{name}.gguf"
     with file_lock(target.with_suffix(".lock")):  # another process waits until the download is complete
-        if target.exists():
-            return _same(target, name_or_url)
-        return _fetch(name, source, target, sha256, size, progress)
-
-
-def _same(target: Path, url: str) -> Path:
-    """Return an existing file; reject a file that was pulled from another URL with the same file name."""
-    if _entry(url) is None and url not in _recorded():
+        if not target.exists():
+            return _fetch(name, source, target, sha256, size, progress)
+    # Another URL may have the same file name.
+    if _entry(name_or_url) is None and name_or_url not in _recorded():
         raise ConfigError(notice("library.model_file_exists", target=target))
     return target
 
