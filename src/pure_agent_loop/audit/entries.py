@@ -16,7 +16,7 @@ from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
 from pure_agent_loop.errors import AuditError, ConfigError
 from pure_agent_loop.support.language import checked_choice
-from pure_agent_loop.support.text import PlainForm
+from pure_agent_loop.support.text import PlainForm, parsed_object
 
 STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
 _RESULT = re.compile(rb'\{"n":\d+,"time":[-+.e\d]+,"kind":"result","of":(\d+),')
@@ -199,19 +199,13 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     """Parse a line; return None for an unusable one, which `verify` reports."""
-    if not line:
-        return None
-    try:
-        fields = json.loads(line)
-        usable = (
-            isinstance(fields, dict)
-            and type(fields["n"]) is int
-            and type(fields["time"]) in (int, float)
-            and isinstance(fields["tool"], str)
-            and isinstance(fields["session"], str)
-        )
-    except (ValueError, KeyError, RecursionError):
-        return None
+    fields = parsed_object(line) or {}
+    usable = (
+        type(fields.get("n")) is int
+        and type(fields.get("time")) in (int, float)
+        and isinstance(fields.get("tool"), str)
+        and isinstance(fields.get("session"), str)
+    )
     return fields if usable else None
 
 

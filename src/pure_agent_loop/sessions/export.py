@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import html
-import json
 import re
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import Entry, Story, read_story
 from pure_agent_loop.support.prose import fenced, prose_to_html, prose_to_markdown
 from pure_agent_loop.support.terminal import one_line, safe_text
-from pure_agent_loop.support.text import counted
+from pure_agent_loop.support.text import counted, parsed_object
 
 _TITLE = "Session"
 _FOLDED = ("result", "thinking", "notice")
@@ -135,7 +134,7 @@ def _body(entry: Entry) -> tuple[str, str]:
     """Return the language and text of an entry, without control characters; empty if a heading is enough."""
     if entry.kind != "call":
         return "text", safe_text(entry.text)
-    arguments = _arguments(entry)
+    arguments = parsed_object(entry.text) or {}
     path, old, new = (arguments.get(name) for name in ("path", "old_text", "new_text"))
     if entry.tool == "write_file":
         old, new = "", arguments.get("content")
@@ -159,14 +158,6 @@ def _plan(items: Any) -> str:
     marks = {"done": "\u2611", "in_progress": "\u25b8", "pending": "\u2610"}
     shown = [(marks.get(str(item.get("status")), marks["pending"]), item.get("task")) for item in items]
     return "\n".join(f"{mark} {task}" for mark, task in shown)
-
-
-def _arguments(entry: Entry) -> dict[str, Any]:
-    try:
-        arguments = json.loads(entry.text)
-    except (ValueError, RecursionError):
-        return {}
-    return arguments if isinstance(arguments, dict) else {}
 
 
 def _diff(path: str, old: str, new: str) -> str:
@@ -207,7 +198,7 @@ def heading(entry: Entry) -> str:
 
 
 def _path(entry: Entry) -> str:
-    path = _arguments(entry).get("path") if entry.kind == "call" else None
+    path = (parsed_object(entry.text) or {}).get("path") if entry.kind == "call" else None
     return one_line(path, 80) if isinstance(path, str) else ""
 
 

@@ -6,7 +6,6 @@ https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES, HANDLES
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string, is_error
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, sum_of
+from pure_agent_loop.support.text import parsed_object
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import JsonFields, JsonObject
@@ -285,11 +285,8 @@ class _OpenBlock:
             if self._call is not None and content.get("input"):
                 yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=content["input"]),))
             return
-        try:
-            value = json.loads("".join(self._input))
-        except (ValueError, RecursionError):
-            value = {}  # the call is rejected later, where its arguments are parsed
-        content["input"] = value if isinstance(value, dict) else {}
+        # A call with other arguments is rejected later, where they are parsed.
+        content["input"] = parsed_object("".join(self._input)) or {}
 
 
 def _transformed(message: JsonFields) -> Iterator[Delta]:
