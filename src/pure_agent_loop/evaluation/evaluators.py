@@ -188,9 +188,8 @@ class Judge:
     name: str = "judge"
 
     def __post_init__(self) -> None:
-        rubric: object = self.rubric
-        if not isinstance(rubric, str) or not rubric.strip():
-            raise ConfigError(f"Judge.rubric must be a string; it is {self.rubric!r:.80}.")
+        rubric: Any = self.rubric
+        require(isinstance(rubric, str) and rubric.strip(), "Judge.rubric", rubric, "a string")
 
     async def __call__(self, trial: Trial) -> dict[str, Any]:
         """Ask the judge, and retry once if there is no verdict."""

@@ -16,6 +16,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.ray.actors import Keeper, SessionActor, Setup
 from pure_agent_loop.ray.cluster import connect, import_ray
 from pure_agent_loop.sessions import SessionStore
+from pure_agent_loop.support.checks import require
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -68,8 +69,8 @@ class RayEngine(Client):
         lease: float = 10.0,
         grace: float = 20.0,
     ) -> None:
-        if agents is not None and not callable(agents):
-            raise ConfigError(f"agents must be a function that returns agents by name; it is {agents!r:.80}.")
+        is_function = agents is None or callable(agents)
+        require(is_function, "agents", agents, "a function that returns agents by name")
         check_settings({"concurrency": concurrency, "max_attempts": max_attempts}, lease=lease, grace=grace)
         if not namespace:
             raise ConfigError("namespace must not be empty: an unnamed namespace hides the actors.")

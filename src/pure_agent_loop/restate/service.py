@@ -27,6 +27,7 @@ from pure_agent_loop.restate.entries import Entries
 from pure_agent_loop.runs.options import RUN_OPTIONS
 from pure_agent_loop.runs.settings import DepsOfRun, naming
 from pure_agent_loop.sessions.questions import answer_question, give_result
+from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import unexpected_option
@@ -336,8 +337,7 @@ def _read_run(body: Any, agents: Mapping[str, Agent]) -> tuple[str, str, dict[st
     name, task = fields.pop("agent", next(iter(agents))), fields.pop("task", None)
     if name not in agents:
         raise ConfigError(f"agent={name!r:.80} is not one of: {', '.join(agents)}.")
-    if not isinstance(task, str):
-        raise ConfigError(f"task must be text; it is {task!r:.80}.")
+    require(isinstance(task, str), "task", task, "text")
     options = unpack_options(json.dumps(fields))
     if (limits := options.get("limits")) is not None:
         _check_limits(limits)

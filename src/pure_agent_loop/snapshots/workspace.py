@@ -29,6 +29,7 @@ from pure_agent_loop.snapshots.values import (
     TooManyFilesError,
     UndoReport,
 )
+from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.quoted_paths import quoted_path
@@ -87,8 +88,7 @@ class WorkspaceSnapshots:
             "keep_days": keep_days,
             "keep_steps": keep_steps,
         }.items():
-            if not number > 0:
-                raise ConfigError(f"{name}={number!r} must be greater than 0.")
+            require_value(number > 0, name, number, "greater than 0")
         self.root = root_path.resolve()
         self.folder = _workspace_folder(self.root, store)
         base = self.folder / "git"

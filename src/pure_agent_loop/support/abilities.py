@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.checks import require
 
 T = TypeVar("T")
 
@@ -44,8 +45,7 @@ def checked_function(name: str, function: Any, *parameters: str) -> Any:
     Raises:
         ConfigError: The value is not a function, or it does not accept these arguments.
     """
-    if function is not None and not callable(function):
-        raise ConfigError(f"{name} must be a function; it is {function!r:.80}.")
+    require(function is None or callable(function), name, function, "a function")
     if function is not None:
         check_shape(name, function, parameters)
     return function

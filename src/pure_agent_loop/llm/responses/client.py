@@ -27,6 +27,7 @@ from pure_agent_loop.llm.responses.request import (
 )
 from pure_agent_loop.llm.responses.stream import ResponsesReader
 from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
@@ -88,9 +89,10 @@ class ResponsesClient(ProtocolClient):
         poll_seconds: float = 2.0,
         **settings: Any,
     ) -> None:
-        seconds: object = poll_seconds
-        if not isinstance(seconds, (int, float)) or not seconds > 0:
-            raise ConfigError(f"poll_seconds={seconds!r} must be a number above 0.")
+        seconds: Any = poll_seconds
+        require_value(
+            isinstance(seconds, (int, float)) and seconds > 0, "poll_seconds", seconds, "a number above 0"
+        )
         named: object = custom_tools
         if named is not None and not isinstance(named, Mapping):
             raise ConfigError(f"custom_tools={named!r:.80} must be a dict: a format, or None, by tool name.")

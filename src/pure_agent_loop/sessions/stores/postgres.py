@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError, SessionLockedError, SessionWriteError
+from pure_agent_loop.errors import SessionLockedError, SessionWriteError
 from pure_agent_loop.sessions.store import (
     BaseLog,
     Loaded,
@@ -28,6 +28,7 @@ from pure_agent_loop.sessions.store import (
 from pure_agent_loop.sessions.stores.postgres_pool import ConnectionPool, Holder, StoreOwner
 from pure_agent_loop.sessions.stores.records import BASE_HEAD, HEAD_CHARS, Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.checks import require_value
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -193,10 +194,8 @@ class PostgresStore:
         connections: int = 4,
         now: Callable[[], float] = time.time,
     ) -> None:
-        if not lease > 0:
-            raise ConfigError(f"lease={lease!r} must be greater than 0 seconds.")
-        if not patience >= 0:
-            raise ConfigError(f"patience={patience!r} must be at least 0 seconds.")
+        require_value(lease > 0, "lease", lease, "greater than 0 seconds")
+        require_value(patience >= 0, "patience", patience, "at least 0 seconds")
         self._pool = self._new_pool(url, schema, patience, connections)
         self._owner = self._new_owner(owner, lease)
         self._now = checked_function("now", now)

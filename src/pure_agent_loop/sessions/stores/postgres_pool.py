@@ -34,6 +34,7 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
+from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.language import notice
 
 if TYPE_CHECKING:
@@ -166,8 +167,7 @@ class ConnectionPool:
                 f"schema={schema!r:.100} is not a valid schema name. Use at most 51 lower-case letters, "
                 "digits and '_', not starting with a digit."
             )
-        if connections < 2:
-            raise ConfigError(f"connections={connections!r} must be 2 or more.")
+        require_value(connections >= 2, "connections", connections, "2 or more")
         self.url, self.patience = url, patience
         self.lock_space = zlib.crc32(schema.encode()) & 0x7FFFFFFF
         self._schema, self._connections = schema, connections
