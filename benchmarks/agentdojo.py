@@ -17,12 +17,12 @@ Rows: `ours-library` is a plain `Agent(tools=...)`. `ours-marked` has the tools 
 marked `destructive`. `ours-ask` is the mode of `pal`: tools that look are marked `read_only`, and no person
 can answer. `ours-rules` adds rules that allow the tools which the user's task needs.
 `ours-person` is `ours-ask` with a person who approves, call by call, what the user's task needs.
-`ours-guard` is the mode `guard` with a person who approves the task's calls and refuses the attack's: there,
-`get_webpage` counts as sending, tools that delete are marked `destructive`, and results that only the user
-writes `trusted`. `ours-guard-adaptive` is the same, but the attacker also owns the fields for sender, owner and
-participants of the record that holds his text. A second line has the tasks without an attack: those without a
-question, the questions a task, those done if the person approves everything, and the attacker's links that the
-task's own calls send unasked. The other
+`ours-guard` is the mode `guard` with a person who approves the task's calls and refuses the attack's. There,
+`get_webpage` counts as sending; tools that delete are marked `destructive`, and results that only the user
+writes `trusted`. `ours-guard-adaptive` is the same, but the attacker also owns the fields for sender, owner
+and participants of the record that holds his text. A second line has the tasks without an attack: those
+without a question, the questions a task, those done if the person approves everything, and the attacker's
+links that the task's own calls send unasked. The other
 libraries run with their defaults, in which a tool runs without approval; each has a setting to ask a person
 first.
 """

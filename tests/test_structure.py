@@ -80,7 +80,7 @@ LAYERS = [
     (
         "actors",
         """
-        kernel.model_call kernel.step kernel.contexts kernel.gate compaction kernel.bind kernel.calls
+        kernel.model_call kernel.step kernel.contexts kernel.guarding kernel.gate compaction kernel.bind kernel.calls
         kernel.checks kernel.rule_checks kernel.results kernel.redacting kernel.answer_parts kernel.answers
         """,
     ),

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from pure_agent_loop.events import AnyEvent, Event, EventType, TaskState
     from pure_agent_loop.explain import Explanation
+    from pure_agent_loop.guard import GuardedCall, Origin, Origins, ReadText, provenance
     from pure_agent_loop.hooks import AfterToolHook, BeforeTool, BeforeToolHook, HookContext, Hooks, StopHook
     from pure_agent_loop.inbox import Inbox
     from pure_agent_loop.kernel.journal import Journal, MemoryJournal
@@ -129,6 +130,7 @@ _PLACES = {
     "loop": "ReactLoop",
     "media": "File Image ImageError MediaItem",
     "parts": "Part PartState PartTransitionError PartType",
+    "guard": "GuardedCall Origin Origins ReadText provenance",
     "permissions": "AskFunction Behavior Judge Permission PermissionContext PermissionFunction "
     "PermissionMode PermissionRequest PermissionRules Verdict",
     "prompts": "Prompts prompts_for react_prompt",

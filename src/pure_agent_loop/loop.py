@@ -115,8 +115,8 @@ class ReactLoop:
             None for the agent's text.
         client: Alias for `llm`.
         language: Language of the framework's prompts, ``en`` or ``zh``.
-        permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``; see `Agent`. A question ends the run
-            unless the agent has an `on_ask`.
+        permission_mode: ``auto``, ``guard``, ``ask``, ``plan`` or ``bypass``; see `Agent`. A question ends
+            the run unless the agent has an `on_ask`.
         session_id: Id of the session that records the runs; each run continues the session.
         cancel_token: Token that cancels the runs from outside.
 

@@ -44,7 +44,7 @@ class ToolContext:
     task: str = ""
     """Task of the run."""
     permission_mode: str = "auto"
-    """``auto``, ``ask``, ``plan`` or ``bypass``."""
+    """``auto``, ``guard``, ``ask``, ``plan`` or ``bypass``."""
     cancel_token: CancelToken | None = None
     """Cancel token of the run; None if the run has none. A sync function should check it regularly, because
     a thread cannot be stopped from outside."""

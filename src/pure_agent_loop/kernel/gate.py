@@ -20,9 +20,9 @@ from pure_agent_loop.hooks import HookContext, call_before_hook
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.contexts import permission_context, progress_emitter
 from pure_agent_loop.kernel.doom import judge
+from pure_agent_loop.kernel.guarding import decide_by_guard
 from pure_agent_loop.kernel.journal import already_recorded, as_effect
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.origins import GuardMemory, guard_reason, guarded_call
 from pure_agent_loop.kernel.permission_ledger import call_key, has_call, rules_among, to_arguments
 from pure_agent_loop.kernel.step import Step, ToolCallRun, logged_failure
 from pure_agent_loop.permissions import (
@@ -226,7 +226,7 @@ async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]
             decision = await step.effect(effect, call, already_recorded)
     call.args = intent.get("args", call.written.arguments)
     if step.kit.permissions.mode == "guard" and call.tool is not None:
-        _guard(step, call, call.tool)
+        decide_by_guard(step, call, call.tool)
         step.state.permissions.learn(decision.message)
     return step.rule(call, replace(decision, behavior="allow", updated_args=None))
 
@@ -300,7 +300,7 @@ async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permis
         call.args if rules.rules.is_empty else await _argument_views(step, call, tool, moment, rules.rules)
     )
     asks = await _destructive_reason(step, call, tool, moment) if tool.destructive else ""
-    guard = _guard(step, call, tool) if rules.mode == "guard" and not tool.read_only else None
+    guard = decide_by_guard(step, call, tool) if rules.mode == "guard" and not tool.read_only else None
     if tool.judge is None:
         return rules.suggest(call.name, views, read_only=tool.read_only, asks=asks, guard=guard)
     # If arguments were changed or a person has answered, only a denial matters, so the judge need not try the
@@ -316,20 +316,6 @@ async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permis
     return rules.suggest(
         call.name, views, read_only=tool.read_only, own=own, judges=True, asks=asks, guard=guard
     )
-
-
-def _guard(step: Step, call: ToolCallRun, tool: Tool) -> Permission:
-    """Return what the mode ``guard`` decides about a call, and note where its values come from."""
-    state, kit = step.state, step.kit
-    if state.guard is None:
-        state.guard = GuardMemory()
-    origins = state.guard.origins(state, kit, guarded_call(call.name, call.args, kit))
-    recipients = origins.recipients(tool.recipient)
-    call.origins = [
-        {**origin._asdict(), "recipient": origin.is_strange and origin.value in recipients}
-        for origin in origins.values
-    ]
-    return Permission("ask" if origins.asks else "allow", guard_reason(origins))
 
 
 async def _argument_views(

@@ -58,21 +58,28 @@ class PermissionLedger:
         origins: Sequence[Mapping[str, Any]] = (),
     ) -> Ruling:
         """Record the ruling on a pending call; `origins` say where its values come from."""
-        before = self.rulings.get(call.id)
-        told = [dict(origin) for origin in origins] or ([] if before is None else before.origins)
+        told = self._told(call.id, origins) if self.is_guarded else []
         if permission.behavior == "deny":
             self.denied[call_key(call.name, call.arguments)] = permission.message
             ruling = Ruling("deny", args, "PermissionDenied", permission.message, origins=told)
         else:
             updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
-            recipients = [origin["value"] for origin in told if origin["recipient"]]
-            if permission.similar and recipients and not permission.always:
-                self.learn(*recipients)
+            if permission.similar and told and self._knows_recipients(told):
+                pass  # only this call is allowed
             elif allowed := further_allowed(permission, call.name, updated):
                 self.always_allowed = list(dict.fromkeys([*self.always_allowed, *allowed]))
             ruling = Ruling(permission.behavior, updated, "", permission.message, permission.read_only, told)
         self.rulings[call.id] = ruling
         return ruling
+
+    def _told(self, call_id: str, origins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        before = self.rulings.get(call_id)
+        return [dict(origin) for origin in origins] or ([] if before is None else before.origins)
+
+    def _knows_recipients(self, origins: Sequence[Mapping[str, Any]]) -> bool:
+        recipients = [origin["value"] for origin in origins if origin["recipient"]]
+        self.learn(*recipients)
+        return bool(recipients)
 
     def learn(self, *texts: str) -> None:
         """Take texts for the user's words, in the mode ``guard``."""

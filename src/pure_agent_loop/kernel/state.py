@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.origins import GuardMemory, keep_origins
+from pure_agent_loop.kernel.origins import keep_origins
 from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.tool_ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
@@ -228,7 +228,7 @@ class QueryState:
     """Tokens of the newest response; None if there was none in this process. Not part of the plain form."""
     offered: list[dict[str, Any]] = field(default_factory=list, init=False, compare=False, repr=False)
     """Tools of the newest request that had any, as sent. Not part of the plain form."""
-    guard: GuardMemory | None = field(default=None, init=False, compare=False, repr=False)
+    guard: Any = field(default=None, init=False, compare=False, repr=False)
     """What is known in the mode ``guard``; derived from the messages. Not part of the plain form."""
     token_details: list[dict[str, Any] | None] = field(
         default_factory=list, init=False, compare=False, repr=False

@@ -12,10 +12,10 @@ from pure_agent_loop.budget import TOOL_CALLS, Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Emit, Event, EventType, TaskState
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.guarding import delegate
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.observers import Snapshots, StepChanges
-from pure_agent_loop.kernel.origins import delegate
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import NUMBERS, LoopLimits

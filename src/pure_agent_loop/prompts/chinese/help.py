@@ -148,9 +148,11 @@ MESSAGES = {
         "持久运行的数据库：sqlite:///PATH 或 postgresql://...（默认：PAL_DATABASE）"
     ),
     (
-        "ask: before changes; auto: allow unless a rule denies; plan: read-only tools; bypass: never "
-        "ask (default: ask)"
-    ): ("ask：改动前询问；auto：规则未拒绝即允许；plan：只用只读工具；bypass：从不询问（默认：ask）"),
+        "ask: before changes; guard: before changes with values that are not yours; auto: allow unless a "
+        "rule denies; plan: read-only tools; bypass: never ask (default: ask)"
+    ): (
+        "ask：改动前询问；guard：改动中的值不来自你时询问；auto：规则未拒绝即允许；plan：只用只读工具；bypass：从不询问（默认：ask）"
+    ),
     "sandbox for commands (default: best available)": "命令的沙箱（默认：可用的最佳沙箱）",
     "allow network access for sandboxed commands": "允许沙箱中的命令访问网络",
     "allow home, shared and key-holding directories": "允许主目录、共享目录和含密钥的目录",

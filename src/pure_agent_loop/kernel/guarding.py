@@ -1,0 +1,133 @@
+"""The mode ``guard`` in a run: what is known so far, and what it decides about a call; see `guard`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.guard import GuardedCall, Knowledge, Origins, ReadText
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.origins import FILES, compact, entries_of, with_meta
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.step import Step, ToolCallRun
+from pure_agent_loop.llm.messages import is_question
+from pure_agent_loop.permissions import Permission
+from pure_agent_loop.prompts.frames import for_people
+from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.text import shorten
+from pure_agent_loop.tool import Tool
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
+
+MAX_SOURCE = 80  # characters of the name of a source, and of a value in a reason
+
+
+def delegate(state: QueryState, above: QueryState) -> None:
+    """Note in a subagent's first state that a model wrote its task, and what its parent has read."""
+    messages = [
+        with_meta(message, model=True) if is_question(message) else message for message in state.messages
+    ]
+    entries = [compact(entry) for entry in entries_of(above.messages) if "user" in entry or "tool" in entry]
+    messages[0] = with_meta(messages[0], before=entries)
+    state.messages, state.permissions.is_guarded = messages, True
+    state.permissions.known = list(dict.fromkeys([*state.permissions.known, *above.permissions.known]))
+
+
+class GuardMemory:
+    """What is known in a run; built anew if more than the end of its history has changed."""
+
+    def __init__(self) -> None:
+        self._lead: list[str] = []
+        self._seen: list[HistoryMessage] = []
+        self._calls: dict[str, Any] = {}
+        self._knowledge = Knowledge()
+
+    def origins(self, state: QueryState, kit: Kit, call: GuardedCall) -> Origins:
+        """Return where the values of a call come from."""
+        lead, messages = [FILES.sub("", state.system_prompt), *state.permissions.known], state.messages
+        known = len(self._seen)
+        if lead != self._lead or known > len(messages) or not all(map(is_, self._seen, messages)):
+            self._lead, known = lead, 0
+            self._knowledge, self._calls = Knowledge(), {}
+            for text in lead:
+                self._knowledge.trust(text)
+            for tool in kit.tools:
+                if is_foreign(tool.name, kit):
+                    self._knowledge.read(ReadText(tool.description, tool.name))
+        for entry in entries_of(messages[known:], self._calls):
+            self._add(entry, kit)
+        self._seen = list(messages)
+        return self._knowledge.origins(call)
+
+    def _add(self, entry: Mapping[str, Any], kit: Kit) -> None:
+        if "user" in entry:
+            self._knowledge.trust(entry["user"])
+            return
+        name, args, text = entry.get("tool", ""), entry.get("args", {}), entry["text"]
+        tool = kit.tools.get(name)
+        source = entry.get("source") or shorten(f"{name}({', '.join(map(str, args.values()))})", MAX_SOURCE)
+        call = guarded_call(name, args, kit) if name else None
+        text = for_people(text) if is_foreign(name, kit) else text  # its results have a frame
+        is_trusted = tool is not None and tool.trusted
+        self._knowledge.read(ReadText(text, source, call, is_trusted, entry.get("fields")))
+
+
+def guarded_call(name: str, args: Mapping[str, Any], kit: Kit) -> GuardedCall:
+    """Return a call as the rule sees it."""
+    tool = kit.tools.get(name)
+    if tool is None:
+        return GuardedCall(name, args)
+    # A foreign schema could name a stranger's value as a default.
+    parameters = {} if is_foreign(name, kit) else tool.parameters
+    return GuardedCall(name, args, parameters, tool.prose, tool.recipient)
+
+
+def is_foreign(name: str, kit: Kit) -> bool:
+    """Return True for a tool that a toolset lists, such as one of an MCP server."""
+    given = getattr(kit.tools, "given", kit.tools)
+    return name in kit.tools and name not in given
+
+
+def guard_reason(origins: Origins) -> str:
+    """Return what decided about a call: the strange values, or where all values come from."""
+    if origins.reason == "strange":
+        told = [
+            model_text(
+                f"guard_{origin.kind}",
+                argument=origin.argument,
+                value=shorten(origin.value, MAX_SOURCE),
+                source=origin.source,
+            )
+            for origin in origins.values
+            if origin.is_strange
+        ]
+        return model_text("guard_asks", told="; ".join(told))
+    if origins.reason:
+        return model_text("guard_unvouched")
+    kinds = {
+        kind: ", ".join(origin.argument for origin in origins.values if origin.kind == kind)
+        for kind in ("you", "source", "nowhere", "free")
+    }
+    return model_text(
+        "guard_allows",
+        told="; ".join(
+            f"{model_text(f'guard_all_{kind}')}: {names}" for kind, names in kinds.items() if names
+        )
+        or "-",
+    )
+
+
+def decide_by_guard(step: Step, call: ToolCallRun, tool: Tool) -> Permission:
+    """Return what the mode ``guard`` decides about a call, and note where its values come from."""
+    state, kit = step.state, step.kit
+    if state.guard is None:
+        state.guard = GuardMemory()
+    origins = state.guard.origins(state, kit, guarded_call(call.name, call.args, kit))
+    recipients = origins.recipients(tool.recipient)
+    call.origins = [
+        {**origin._asdict(), "recipient": origin.is_strange and origin.value in recipients}
+        for origin in origins.values
+    ]
+    return Permission("ask" if origins.asks else "allow", guard_reason(origins))
