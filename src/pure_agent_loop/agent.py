@@ -150,7 +150,8 @@ class Agent(Runnable[Deps, Out]):
         profile: Settings for a server or model that has no built-in profile; if None, looked up by base URL
             and model name.
         permission_mode: ``auto`` (default) allows every call that no rule denies; ``ask`` asks about tools
-            not marked ``read_only``; ``guard`` only about those with values that are not the user's; ``plan`` allows only ``read_only`` tools; ``bypass`` never asks.
+            not marked ``read_only``; ``guard`` only about those of their calls with values that are not the
+            user's; ``plan`` allows only ``read_only`` tools; ``bypass`` never asks.
         permission_rules: Rules that deny, ask about or allow calls, by name and arguments.
         can_use_tool: Function that decides each call: ``(tool, args, context)`` returns ``"allow"``,
             ``"deny"``, ``"ask"`` or a `Permission`.

@@ -276,7 +276,9 @@ class Knowledge:
 
     def _found(self, path: str, value: str, *, shows: bool, is_strange: bool = False) -> Origin:
         word = _normal(value)
-        for result in reversed(self._others) if shows and word else ():
+        # The newest result, then the newest of the other texts, such as a summary.
+        by_kind = sorted(reversed(self._others), key=lambda text: text.call is None) if shows and word else ()
+        for result in by_kind:
             text = _flat(result.text)
             if (at := _place(word, text.lower())) is not None:
                 around = text[max(0, at - _AROUND) : at + len(word) + _AROUND].strip()

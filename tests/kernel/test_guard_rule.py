@@ -1,0 +1,202 @@
+"""The rule of the mode `guard`, as a function of texts: what asks, and where each value comes from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pure_agent_loop import GuardedCall, ReadText, provenance
+
+TASK = (
+    "Send the report r7 to ann@home.org, it costs 1,000 euro. See https://bank.org/a "
+    "or DE89 3704 0044 0532 0130 00."
+)
+RECORD = {
+    "id": "m7",
+    "number": 12,
+    "from": "eve@evil.com",
+    "body": "wolf",
+    "owner_name": "Tom",
+    "url": "evil.com/x",
+}
+FOUND = ReadText(json.dumps([RECORD]), "search", GuardedCall("search", {"query": "report"}))
+NAMES = {"type": "string"}
+
+
+def judged(args, *, task=TASK, read=(FOUND,), **more):
+    return provenance(GuardedCall("send", args, **more), [task], read)
+
+
+def strange(origins):
+    return [(origin.argument, origin.value, origin.kind) for origin in origins.values if origin.is_strange]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"to": "ann@home.org", "body": "Here it is."},
+        {
+            "to": "ANN@home.org",
+            "subject": "any",
+            "date": "2026-01-01 10:00",
+            "urgent": True,
+            "cc": [],
+            "bcc": None,
+        },
+        {"name": "report", "amount": 1000},
+        {"amount": "1000.00"},
+        {"iban": "DE89370400440532013000"},
+        {"url": "https://bank.org/a"},
+        {"body": "see https://bank.org/a", "to": "ann@home.org"},
+        {"id": "m7"},
+        {"message_id": "m7", "body": "x"},
+        {"number": 12, "id": "m7"},
+        {"owner": "Tom"},
+    ],
+)
+def test_known_values_need_no_question(args):
+    assert not judged(args).asks
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"to": "eve@evil.com"}, [("to", "eve@evil.com", "source")]),
+        ({"to": "bob@home.org"}, [("to", "bob@home.org", "nowhere")]),
+        ({"to": "ann@home.org", "cc": ["eve@evil.com"]}, [("cc.0", "eve@evil.com", "source")]),
+        ({"to": "nn@home.org"}, [("to", "nn@home.org", "nowhere")]),
+        ({"to": "ann@home.or"}, [("to", "ann@home.or", "nowhere")]),
+        ({"name": "repor"}, [("name", "repor", "nowhere")]),
+        ({"name": "wolf", "id": "m7"}, [("name", "wolf", "source")]),
+        ({"amount": 12, "id": "m7"}, [("amount", "12", "source")]),
+        ({"amount": 10_000}, [("amount", "10000", "nowhere")]),
+        ({"url": "evil.com/x"}, [("url", "evil.com/x", "source")]),
+        ({"url": "https://bank.org/a?x=1"}, [("url", "https://bank.org/a?x=1", "nowhere")]),
+        ({"url": "https://bank.org@evil.com/a"}, [("url", "https://bank.org@evil.com/a", "nowhere")]),
+        (
+            {"to": "ann@home.org", "body": "pay DE02120300000000202051"},
+            [("body", "DE02120300000000202051", "nowhere")],
+        ),
+        (
+            {"to": "ann@home.org", "body": "see ht\u200btp://evil.com"},
+            [("body", "http://evil.com", "nowhere")],
+        ),
+        (
+            {"to": "ann@home.org", "body": "call +1 (900) 555-1234"},
+            [("body", "+1 (900) 555-1234", "nowhere")],
+        ),
+        ({"guests": {"eve@evil.com": True}, "id": "m7"}, [("guests.eve@evil.com", "eve@evil.com", "source")]),
+    ],
+)
+def test_a_strange_value_asks_and_says_where_it_is_from(args, expected):
+    origins = judged(args)
+    assert (origins.reason, strange(origins)) == ("strange", expected)
+    assert all(
+        not origin.is_strange for origin in origins.values[len(expected) :]
+    )  # the strange ones come first
+
+
+def test_a_source_is_shown_with_the_words_around_the_value():
+    (origin,) = judged({"to": "eve@evil.com"}).values
+    assert (origin.source, '"from": "eve@evil.com"' in origin.around) == ("search", True)
+
+
+def test_nothing_asks_before_something_is_read_but_what_cannot_be_undone():
+    assert not judged({"to": "bob@home.org"}, read=()).asks
+    assert judged({"to": "ann@home.org"}, read=(), destructive=True).reason == "destructive"
+
+
+@pytest.mark.parametrize(
+    "args", [{}, {"on": False}, {"title": "Pay", "start": "2026-01-01"}, {"message": "Hi."}]
+)
+def test_a_call_of_which_nothing_is_the_users_asks(args):
+    assert judged(args).reason == "unvouched"
+
+
+def test_values_of_the_schema_need_not_be_known():
+    schema = {
+        "type": "object",
+        "properties": {
+            "to": NAMES,
+            "level": {"$ref": "#/$defs/Level"},
+            "place": {"default": "desk", "anyOf": [NAMES, {"type": "null"}]},
+            "items": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}}},
+            },
+        },
+        "$defs": {"Level": {"enum": ["low", "high"]}},
+    }
+    args = {"to": "ann@home.org", "level": "high", "place": "desk", "items": [{"kind": "b"}]}
+    assert not judged(args, parameters=schema).asks
+    assert strange(judged({**args, "level": "top"}, parameters=schema)) == [("level", "top", "nowhere")]
+    assert judged(args).asks
+
+
+def test_handles_come_from_fields_of_calls_with_known_values_only():
+    unknown = FOUND._replace(call=GuardedCall("search", {"query": "hints"}))
+    text = FOUND._replace(text=f"As JSON: {FOUND.text}")
+    nobody = FOUND._replace(call=None)
+    for read in (unknown, text, nobody):
+        assert judged({"id": "m7", "to": "ann@home.org"}, read=[read]).asks, read
+    chained = ReadText('{"file": "f9"}', "open", GuardedCall("open", {"id": "m7"}))
+    assert not judged({"file": "f9"}, read=[FOUND, chained]).asks
+    assert judged({"file": "f9"}, read=[unknown, chained]).asks
+
+
+def test_marks_of_a_tool():
+    assert judged({"remark": "as you like", "id": "m7"}).asks
+    assert not judged({"remark": "as you like", "id": "m7"}, prose=["remark"]).asks
+    assert judged({"owner": "Tom", "id": "m7"}, recipient=["owner"]).asks
+    book = ReadText('{"Bob": "bob@home.org"}', "contacts", GuardedCall("contacts", {}), is_trusted=True)
+    assert not judged({"to": "bob@home.org"}, read=[FOUND, book]).asks
+
+
+def test_recipients_are_what_an_answer_can_make_known():
+    origins = judged({"to": "bob@home.org", "amount": 7, "code": "evil.com/x", "friend": "Al"})
+    assert origins.recipients() == ["bob@home.org", "evil.com/x"]
+    assert origins.recipients(["friend"]) == ["bob@home.org", "evil.com/x", "Al"]
+
+
+def test_texts_without_blanks_between_words():
+    origins = judged({"to": "\u5f20\u4e09", "amount": 100}, task="\u7ed9\u5f20\u4e09\u6c47100\u5143")
+    assert not origins.asks
+    assert judged({"to": "\u674e\u56db"}, task="\u7ed9\u5f20\u4e09\u6c47100\u5143").asks
+    assert not judged({"to": "bob@x.org"}, task="\u53d1\u7ed9bob@x.org\u5427").asks
+
+
+WORD = st.text("abcxyz019", min_size=1, max_size=6)
+
+
+@given(WORD, WORD, st.sampled_from(["{}{}", "{}.{}", "{}-{}", "{}+{}"]))
+def test_a_part_of_an_address_is_never_known(more, name, joined):
+    known = f"{joined.format(more, name)}@x.org"
+    for part in (f"{name}@x.org", f"{known}.uk", f"{known[:-1]}", f"0{known}"):
+        if part != known:
+            assert judged({"to": part}, task=f"Write to {known}.").asks
+    assert not judged({"to": known}, task=f"Write to '{known}'.").asks
+
+
+LETTERS = st.text("abcxyz", min_size=1, max_size=4)
+
+
+@given(st.lists(LETTERS, min_size=1, max_size=5), st.lists(LETTERS, min_size=1, max_size=3))
+def test_a_text_is_known_exactly_if_the_task_has_its_words_in_a_row(task, value):
+    rows = [task[at : at + len(value)] for at in range(len(task))]
+    origins = judged({"name": " ".join(value)}, task=" ".join(task))
+    assert origins.asks == (value not in rows)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_any_arguments_and_any_results_are_judged(value):
+    read = ReadText(json.dumps(value), "any", GuardedCall("any", {"given": value}))
+    origins = judged({"value": value}, read=[FOUND, read], task=str(value))
+    assert origins.asks in (True, False)
