@@ -73,15 +73,15 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.observers kernel.prefix kernel.origins kernel.permission_ledger kernel.tool_ledger kernel.state kernel.kit
-        kernel.request
+        kernel.observers kernel.prefix kernel.origins kernel.permission_ledger kernel.tool_ledger kernel.state
+        kernel.kit kernel.request
         """,
     ),
     (
         "actors",
         """
-        kernel.model_call kernel.step kernel.contexts kernel.guarding kernel.gate compaction kernel.bind kernel.calls
-        kernel.checks kernel.rule_checks kernel.results kernel.redacting kernel.answer_parts kernel.answers
+        kernel.model_call kernel.step kernel.contexts kernel.guarding kernel.gate compaction kernel.bind
+        kernel.calls kernel.checks kernel.rule_checks kernel.results kernel.redacting kernel.answer_parts kernel.answers
         """,
     ),
     (

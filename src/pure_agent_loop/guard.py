@@ -277,8 +277,8 @@ class Knowledge:
     def _found(self, path: str, value: str, *, shows: bool, is_strange: bool = False) -> Origin:
         word = _normal(value)
         # The newest result, then the newest of the other texts, such as a summary.
-        by_kind = sorted(reversed(self._others), key=lambda text: text.call is None) if shows and word else ()
-        for result in by_kind:
+        newest = self._others[::-1] if shows and word else []
+        for result in sorted(newest, key=lambda text: text.call is None):
             text = _flat(result.text)
             if (at := _place(word, text.lower())) is not None:
                 around = text[max(0, at - _AROUND) : at + len(word) + _AROUND].strip()
