@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.durable.listener import WakeupListener
-from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.sessions.stores.postgres import PostgresStore
 from pure_agent_loop.sessions.stores.postgres_pool import ConnectionPool, StoreOwner, connect, import_psycopg
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.lazy import module_of_extra
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.stores.postgres_pool import Connection, Execute
@@ -42,10 +42,7 @@ class SharedConnections:
         """
         if self._engine is None:
             psycopg = import_psycopg()
-            try:
-                import sqlalchemy
-            except ImportError as error:
-                raise MissingExtraError(notice("library.feature_durable"), "durable") from error
+            sqlalchemy = module_of_extra("sqlalchemy", notice("library.feature_durable"), "durable")
             engine = sqlalchemy.create_engine(
                 sqlalchemy.make_url(self._url).set(drivername="postgresql+psycopg"),
                 creator=partial(_connect, self._url),

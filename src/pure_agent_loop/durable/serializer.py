@@ -7,8 +7,8 @@ import json
 import logging
 from typing import Any
 
-from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.lazy import module_of_extra
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 
@@ -18,10 +18,7 @@ def import_dbos() -> Any:
     Raises:
         MissingExtraError: DBOS is not installed.
     """
-    try:
-        import dbos
-    except ImportError as error:
-        raise MissingExtraError(notice("library.feature_durable"), "durable") from error
+    dbos = module_of_extra("dbos", notice("library.feature_durable"), "durable")
     logger = logging.getLogger("dbos")
     if logger.level == logging.NOTSET:  # silence DBOS, because this package logs what users need
         logger.setLevel(logging.CRITICAL)

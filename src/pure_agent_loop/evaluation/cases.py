@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,6 +14,7 @@ from pure_agent_loop.llm.messages import to_keep
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import ResumePoint
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.lazy import module_of_extra
 from pure_agent_loop.support.text import as_text
 
 if TYPE_CHECKING:
@@ -127,10 +127,7 @@ def read_plain(path: Path) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        raise MissingExtraError(notice("library.feature_yaml"), "eval") from error
+    yaml = module_of_extra("yaml", notice("library.feature_yaml"), "eval")
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import threading
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.lazy import module_of_extra
 
 STORE_BYTES = 80 * 2**20  # size of a local cluster's object store: it holds only ids, settings and results
 _ADDRESSES = {"local"}  # values of `address` that the current connection satisfies
@@ -22,10 +22,7 @@ def import_ray() -> Any:
         MissingExtraError: Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise MissingExtraError(notice("library.feature_ray"), "ray") from error
+    return module_of_extra("ray", notice("library.feature_ray"), "ray")
 
 
 def connect(address: str, namespace: str) -> bool:

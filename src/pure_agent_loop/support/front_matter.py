@@ -6,15 +6,14 @@ YAML's own raise an error with the line, and so do too many or too deep values; 
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from pure_agent_loop.errors import MissingExtraError, PureAgentLoopError
+from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.lazy import lazy_pattern, module_of_extra
 
 Scalar: TypeAlias = "str | bool"
 Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
@@ -124,10 +123,7 @@ def _read(head: str, above: int = 0, others: Collection[str] = ()) -> dict[str, 
 
 def _compose(head: str, above: int) -> Any:
     """Return the root node of a text, or None; tags and depth are checked before nodes are built."""
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        raise MissingExtraError(notice("library.feature_skills"), "skills") from error
+    yaml = module_of_extra("yaml", notice("library.feature_skills"), "skills")
     depth = 0
     try:
         for event in yaml.parse(head, Loader=yaml.SafeLoader):

@@ -30,6 +30,20 @@ def lazy_exports(
     return load, lambda: sorted({*vars(sys.modules[package]), *places})
 
 
+def module_of_extra(name: str, feature: str, extra: str) -> Any:
+    """Import a module of another package.
+
+    Raises:
+        MissingExtraError: The package is not installed; the error names what needs it, and the extra.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        from pure_agent_loop.errors import MissingExtraError
+
+        raise MissingExtraError(feature, extra) from error
+
+
 def warn_deprecated(old: str, new: str, removed_in: str) -> None:
     """Warn that a public name or parameter will be removed. All deprecations use this function.
 

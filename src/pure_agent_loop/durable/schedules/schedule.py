@@ -15,10 +15,11 @@ from zoneinfo import ZoneInfo
 
 from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.values import check_agent_name
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions import check_session_name
 from pure_agent_loop.support.folders import expanded
 from pure_agent_loop.support.language import checked_choice, notice
+from pure_agent_loop.support.lazy import module_of_extra
 
 # -- due times of schedules: cron lines in their time zone, or fixed intervals ---------------------------
 
@@ -182,11 +183,7 @@ def _check_fields(cronsim: Any, line: Any) -> None:
 
 
 def _import_cronsim() -> Any:
-    try:
-        import cronsim
-    except ImportError as error:
-        raise MissingExtraError(notice("library.feature_cron"), "durable") from error
-    return cronsim
+    return module_of_extra("cronsim", notice("library.feature_cron"), "durable")
 
 
 @dataclass(frozen=True, slots=True)

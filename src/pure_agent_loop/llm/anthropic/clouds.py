@@ -8,7 +8,6 @@ streams as binary events. Source: ``anthropic`` 2.14.0, ``lib/bedrock`` and ``li
 from __future__ import annotations
 
 import base64
-import importlib
 import os
 import re
 import threading
@@ -20,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError, MissingExtraError
+from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.anthropic.client import AnthropicClient
 from pure_agent_loop.llm.anthropic.families import OTHER, ClaudeFamily, family_for
@@ -29,6 +28,7 @@ from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.http_client import checked_key, load_json_packages
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.llm.wire import parse_json
+from pure_agent_loop.support.lazy import module_of_extra
 from pure_agent_loop.support.secrets.redaction import client_secrets, shown_url
 from pure_agent_loop.support.threads import in_thread
 
@@ -323,10 +323,7 @@ class _CloudTransport:
 
 def cloud_module(name: str, cloud: str) -> Any:
     """Import a module of a cloud's library. Raises `MissingExtraError`."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(f"Claude through {cloud}", EXTRA) from error
+    return module_of_extra(name, f"Claude through {cloud}", EXTRA)
 
 
 # -- Amazon Bedrock ----------------------------------------------------------------------------------------

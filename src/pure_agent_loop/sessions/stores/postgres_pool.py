@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.errors import (
     ConfigError,
-    MissingExtraError,
     SessionError,
     SessionLockedError,
     SessionReadError,
@@ -36,6 +35,7 @@ from pure_agent_loop.errors import (
 )
 from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.lazy import module_of_extra
 
 if TYPE_CHECKING:
     import psycopg
@@ -126,11 +126,7 @@ def import_psycopg() -> Any:
     Raises:
         MissingExtraError: The driver is not installed.
     """
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingExtraError("PostgreSQL", "durable") from error
-    return psycopg
+    return module_of_extra("psycopg", "PostgreSQL", "durable")
 
 
 def connect(url: str, **more: str) -> Connection:
