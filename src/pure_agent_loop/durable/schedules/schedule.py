@@ -83,7 +83,7 @@ class Cron:
 
     def __init__(self, line: str, zone: str) -> None:
         self._line, self._zone = line, zone_of(zone)
-        self._cronsim = _import_cronsim()
+        self._cronsim = module_of_extra("cronsim", notice("library.feature_cron"), "durable")
         _check_fields(self._cronsim, line)
         try:
             self.after(_START.timestamp())
@@ -180,10 +180,6 @@ def _check_fields(cronsim: Any, line: Any) -> None:
             cronsim.CronSim(" ".join(fields), _START)
         except (cronsim.CronSimError, ValueError) as error:
             raise ConfigError(notice("library.cron_part", line=line, name=name, part=part)) from error
-
-
-def _import_cronsim() -> Any:
-    return module_of_extra("cronsim", notice("library.feature_cron"), "durable")
 
 
 @dataclass(frozen=True, slots=True)
