@@ -33,7 +33,7 @@ text { font: 13px system-ui, "Segoe UI", sans-serif; fill: #1f2421; }
   text { fill: #e8eae8; } .time { fill: #a9b1ab; } .ground { fill: #16191c; stroke: #3a4044; }
 }
 """
-TITLE = "A trace: a submitted run, done by a worker, whose agent asks another one"
+TITLE = "A trace: a submitted run, executed by a worker, whose agent asks another one"
 COLOURS = {names.INVOKE_AGENT: "#4c6ef5", names.CHAT: "#12b886", names.EXECUTE_TOOL: "#f08c00", "": "#868e96"}
 
 

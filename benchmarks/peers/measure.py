@@ -165,7 +165,7 @@ CASES: dict[str, Callable[[Final], list[Any]]] = {
         last.cut(finish_reason="length"),
         last.whole() if last.is_call else "in its place.",
     ],
-    "arguments are no JSON": lambda last: [raw_call("put", '{"n": 1'), call("put", n=1), last.whole()],
+    "arguments are not JSON": lambda last: [raw_call("put", '{"n": 1'), call("put", n=1), last.whole()],
     "argument of a wrong type": lambda last: [call("put", n="one"), call("put", n=1), last.whole()],
     "unknown tool": lambda last: [call("take", n=1), call("put", n=1), last.whole()],
     "two calls with one id": lambda last: [
@@ -291,13 +291,15 @@ def kill_in(folder: Path, name: str, case: str) -> dict[str, str]:
     print(name, case, dict(effects), end, file=sys.stderr, flush=True)
     twice = [str(n) for n, count in sorted(effects.items()) if count > 1]
     made = {
-        "asking": {"while the model is asked: finished calls made again": ", ".join(twice) or "none"},
-        "beside": {
-            "in one of two calls at once: the finished one was made": times(effects[2]),
-            "the same: the call that was cut was made": times(effects[3]),
+        "asking": {
+            "during a request to the model: finished calls that were repeated": ", ".join(twice) or "none"
         },
-        "after": {"in a call, after its effect: it was made": times(effects[2])},
-        "before": {"in a call, before its effect: it was made": times(effects[2])},
+        "beside": {
+            "during one of two parallel calls: executions of the finished call": times(effects[2]),
+            "the same: executions of the interrupted call": times(effects[3]),
+        },
+        "after": {"during a call, after its effect: executions": times(effects[2])},
+        "before": {"during a call, before its effect: executions": times(effects[2])},
     }[case]
     return {**made, f"the run ends with its answer ({case})": "yes" if end == WHOLE else "no"}
 

@@ -108,7 +108,7 @@ def test_worker_continues_the_run_and_its_answer_is_a_notice(chat, pal, work, wo
     screen.until("Meanwhile: and now")
     leave(screen)
     body = json.dumps(work.bodies[-1])
-    assert body.count("goes on in the background, in a copy") == 1
+    assert body.count("continues in the background, in a copy") == 1
     assert body.count("All three are done.") == 1
 
 
