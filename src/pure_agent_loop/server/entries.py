@@ -15,7 +15,7 @@ RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
 QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
 # The server's own event types, with the fields that every client may see.
 OWN = {
-    RUN_START: ("agent", "task", "attempt", "model"),
+    RUN_START: ("agent", "task", "media", "attempt", "model"),
     RUN_STATE: ("state", "calls"),
     RUN_END: ("state", "stop_reason", "steps", "tokens", "cost"),
     QUESTION: ("call_id", "tool", "question"),

@@ -174,9 +174,12 @@ class Hub:
             if run.is_open:
                 raise HttpProblem(409, notice("library.server_suspended"), type=WAITS, run=run.id)
         about = {"agent": name, "model": model or str(model_of(self.agents[name].llm) or "")}
-        start_event = own_event(RUN_START, **about, task=shown or task, attempt=1, by=person.name)
+        start_event = own_event(
+            RUN_START, **about, task=shown or task, media=len(media), attempt=1, by=person.name
+        )
         run_id = self.channel(session).add(start_event).run
-        info = RunInfo(run_id, session, name, person.name, task, key=key, model=model)
+        other = shown if shown != task else ""
+        info = RunInfo(run_id, session, name, person.name, task, key=key, model=model, shown=other)
         self.file.keep_media(info, media)
         self.file.put(info)
         self._execute(ActiveRun(info, media))

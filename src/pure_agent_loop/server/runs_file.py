@@ -54,6 +54,7 @@ class RunInfo:
         key: Hashes of the idempotency key and of the request, separated by a colon; empty for none.
         durable: The run's id in the engine; empty for a run in this process.
         model: The model chosen for the run; empty for the agent's own.
+        shown: The task as viewers see it, if different.
     """
 
     id: str
@@ -74,6 +75,7 @@ class RunInfo:
     key: str = ""
     durable: str = ""
     model: str = ""
+    shown: str = ""
 
     @property
     def is_working(self) -> bool:

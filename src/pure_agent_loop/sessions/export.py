@@ -186,7 +186,7 @@ def heading(entry: Entry) -> str:
         "shortened": "Earlier messages were shortened for the model.",
         "end": f"The run ended: {one_line(entry.text, 400).removesuffix('.')}.",
     }[entry.kind]
-    ended = "failed" if entry.failed else entry.state
+    ended = "denied" if entry.verdict == "deny" else "failed" if entry.failed else entry.state
     if entry.exit_code:
         ended = f"exit code {entry.exit_code}"
     if ended and entry.seconds is not None and entry.seconds >= 1:

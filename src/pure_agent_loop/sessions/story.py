@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pure_agent_loop.llm.messages import META, text_of
@@ -12,6 +13,8 @@ from pure_agent_loop.prompts.frames import for_people
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.stop_reasons import BACKGROUNDED, WAITING
 from pure_agent_loop.support.text import as_text
+
+_DENIED = re.compile(r"\A.*\n.*\bPermissionDenied$", re.M)
 
 Kind = Literal["task", "user", "notice", "thinking", "answer", "call", "result", "shortened", "end"]
 
@@ -30,15 +33,19 @@ class Entry:
         tool: Tool of a call or a result.
         failed: True if a result is an error or a denial, or its command failed.
         state: Final state of the call that a result belongs to; empty if not recorded.
-        seconds: Running time of the call; None if not recorded.
+        seconds: Running time of the call, of the thinking, or of the run that ended (without waiting for people);
+            None if not recorded.
         call_id: Id of the call, for a call or a result.
         exit_code: Exit code of the command that the call ran; None for other tools.
         command: How that command ended; see `Event.observation`. Empty for other tools.
         by: For a result: name of the person who answered the question about the call; empty if there was no
             such answer.
-        verdict: The person's answer: ``allow`` or ``deny``.
+        verdict: The person's answer: ``allow`` or ``deny``; also ``deny`` if a rule denied the call.
         answered_at: Time of the person's answer, in seconds since the epoch.
         why: For a result: what decided about the call in the permission mode ``guard``; empty in other modes.
+        said: The person's words with the answer.
+        media: For a task or another message from a person: the parts of the message that are not text.
+        used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited`` for people.
     """
 
     kind: Kind
@@ -56,6 +63,9 @@ class Entry:
     answered_at: float | None = None
     why: str = ""
     command: Mapping[str, Any] = field(default_factory=dict)
+    said: str = ""
+    media: Sequence[Mapping[str, Any]] = ()
+    used: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,6 +122,8 @@ class _StoryReader:
         self._whys: dict[str, str] = {}  # what decided about calls, by call id
         # Time of each state of a call, by call id and state.
         self._parts: dict[str, dict[str, float]] = {}
+        self._thought: dict[str, float] = {}  # times of the newest thinking, by state
+        self._waited, self._waits_since = 0.0, 0.0  # of the run: for people
         self._failure = ""  # message of the last error in a run
         self._ended: set[str] = set()  # ids of calls whose result is an entry
 
@@ -146,7 +158,11 @@ class _StoryReader:
         task = record.data.get("task")
         self._story.model = str(record.data.get("model") or "")
         self._story.stop_reason = self._story.left = self._failure = ""
+        if self._waits_since:
+            self._waited += record.time - self._waits_since
+        self._waits_since = 0.0
         if isinstance(task, str):
+            self._waited = 0.0
             self._story.task = self._shown_task = task
             self._story.title = self._story.title or task
             self._add("task", task, record, step=0)
@@ -158,7 +174,12 @@ class _StoryReader:
         self._story.stop_reason = str(reason or "")
         if reason and reason not in WAITING:
             why = f": {self._failure}" if reason == "error" and self._failure else ""
-            self._add("end", f"{reason}{why}", record)
+            ledger = _mapping(record.data.get("ledger"))
+            used = {name: ledger[name] for name in ("steps", "tokens", "cost") if name in ledger}
+            used["waited"] = self._waited
+            self._add("end", f"{reason}{why}", record, seconds=ledger.get("seconds"), used=used)
+        elif reason:
+            self._waits_since = record.time
 
     def _history(self, record: Record) -> None:
         messages = dicts_in(record.data, "messages")
@@ -186,14 +207,23 @@ class _StoryReader:
             # Skip a result that is already shown, and that a compaction has shortened.
             if record.type == "messages" or call_id not in self._ended:
                 self._result(call_id, content, record, failed=bool(meta.get("failed")))
-        elif content == self._shown_task and not meta.get("synthetic"):
-            self._shown_task = ""  # this message was already shown as the task of the run
+        elif meta.get("synthetic"):
+            self._add("notice", content, record, step=0)
         else:
-            self._add("notice" if meta.get("synthetic") else "user", content, record, step=0)
+            parts = [part for part in dicts_in(message, "content") if part.get("type") != "text"]
+            if content == self._shown_task:  # already shown as the task of the run
+                self._shown_task = ""
+                entries = self._story.entries
+                at = max(number for number, entry in enumerate(entries) if entry.kind == "task")
+                entries[at] = replace(entries[at], media=parts)
+            else:
+                self._add("user", content, record, step=0, media=parts)
 
     def _answer(self, content: str, thinking: Any, calls: Any, record: Record) -> None:
         if thinking:
-            self._add("thinking", _text(thinking), record)
+            times, self._thought = self._thought, {}
+            seconds = max(times.values()) - min(times.values()) if times else None
+            self._add("thinking", _text(thinking), record, seconds=seconds)
         if content:
             self._add("answer", content, record)
         for call in calls if isinstance(calls, list) else ():
@@ -207,7 +237,9 @@ class _StoryReader:
     def _changes(self, record: Record) -> None:
         for change in dicts_in(record.data, "parts"):
             call_id, time = change.get("call_id"), change.get("time")
-            if isinstance(call_id, str) and isinstance(time, (int, float)):
+            if change.get("type") == "reasoning" and isinstance(time, (int, float)):
+                self._thought[str(change.get("state"))] = time
+            elif isinstance(call_id, str) and isinstance(time, (int, float)):
                 state = str(change.get("state"))
                 times = {} if state == "pending" else self._parts.get(call_id, {})  # a call id may be reused
                 self._parts[call_id] = {**times, state: time}
@@ -222,7 +254,8 @@ class _StoryReader:
         permission = _mapping(_mapping(record.data.get("value")).get("Permission"))
         call_id = str(record.data.get("key")).partition(":ask:")[2]
         about = {"by": str(record.data["by"]), "verdict": str(permission.get("behavior"))}
-        self._answers[call_id] = {**about, "answered_at": record.time}
+        said = str(permission.get("message") or "")
+        self._answers[call_id] = {**about, "said": said, "answered_at": record.time}
 
     def _result(self, call_id: str, text: str, record: Record, *, failed: bool = False) -> None:
         self._ended.add(call_id)
@@ -232,6 +265,9 @@ class _StoryReader:
         outcome = self._outcomes.get(call_id, {})
         command = _mapping(outcome.get("command"))
         exit_code = command.get("exit_code")
+        answer = self._answers.pop(call_id, {})  # a call id may be reused
+        if failed and _DENIED.search(text):
+            answer = {"verdict": "deny", **answer}
         self._add(
             "result",
             for_people(text),
@@ -244,7 +280,7 @@ class _StoryReader:
             exit_code=exit_code,
             command=command,
             why=self._whys.pop(call_id, ""),
-            **self._answers.pop(call_id, {}),  # a call id may be reused
+            **answer,
         )
 
     def _effect(self, record: Record) -> None:

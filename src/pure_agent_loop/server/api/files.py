@@ -1,4 +1,4 @@
-"""Operations on images and files that tools returned: list and download, safe for a browser."""
+"""Operations on images and files of a session: list and download, safe for a browser."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from pure_agent_loop.llm.messages import is_media
-from pure_agent_loop.server.api.models import ApiModel, Count
-from pure_agent_loop.server.api.operation import ApiRequest, Operation
-from pure_agent_loop.server.api.sessions import session_in
+from pure_agent_loop.server.api.models import ApiModel, Count, SentFile
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, session_in
 from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import not_found
 from pure_agent_loop.sessions.stores.records import Record
@@ -32,19 +31,15 @@ _RIFF = {b"WEBP": ("image/webp", "webp"), b"WAVE": ("audio/wav", "wav")}
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
-class ToolFile(ApiModel):
-    """An image or a file that a tool returned. `number` is the file's position in the list."""
+class ToolFile(SentFile):
+    """An image or a file that a tool returned, or that a person sent: then without a call and a tool."""
 
-    number: Count
     call_id: str
     tool: str
-    media_type: str
-    name: str
-    bytes: Count
 
 
 class ToolFiles(ApiModel):
-    """Images and files that tools returned."""
+    """Images and files that tools returned, and that people sent."""
 
     files: list[ToolFile]
 
@@ -57,27 +52,36 @@ class _FilePart:
 
 
 def files_of(records: Sequence[Record], visibility: Visibility) -> list[_FilePart]:
-    """Return the visible files in the results of a session, in the order of the calls.
+    """Return the visible files of a session: those in results, in the order of the calls, and those sent.
 
     Files that a hook removed are not included: only those that the model received.
     """
     tools: dict[str, str] = {}
-    results: dict[str, list[dict[str, Any]]] = {}
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}  # by call id; empty, and a number, for a message
     sent: list[dict[str, Any]] = []
     for record in records:
         data, value = record.data, record.data.get("value")
         if record.type == "outcome" and isinstance(value, dict) and value.get("parts"):
-            results[str(data["key"]).partition(":tool:")[2]] = value["parts"]
+            found[str(data["key"]).partition(":tool:")[2], 0] = value["parts"]
         for message in data.get("messages", ()) if record.type in ("messages", "boundary") else ():
             tools |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls") or ()}
-            if is_media(message):
+            if message["role"] == "user" and isinstance(message["content"], list):
                 sent += message["content"]
+                if not is_media(message) and message["content"] not in found.values():
+                    found["", len(found)] = message["content"]
     return [
         _FilePart(call_id, tools.get(call_id, ""), part)
-        for call_id, parts in results.items()
+        for (call_id, _), parts in found.items()
         for part in parts
-        if part in sent and _data(part) and visibility.shows(tools.get(call_id, ""))
+        if part in sent and _data(part) and (not call_id or visibility.shows(tools.get(call_id, "")))
     ]
+
+
+def sent_files(parts: Sequence[Mapping[str, Any]], files: Sequence[_FilePart]) -> list[SentFile]:
+    """Return what a person sent with a message, with its numbers in the list of files."""
+    numbers = [next((n for n, file in enumerate(files, 1) if file.part == part), 0) for part in parts]
+    found = [_model(number, files[number - 1]) for number in numbers if number]
+    return [SentFile.of(file) for file in found]
 
 
 def _data(part: Mapping[str, Any]) -> str:

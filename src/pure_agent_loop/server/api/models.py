@@ -187,6 +187,10 @@ class EntriesQuery(Query):
 
     limit: Annotated[int, Field(ge=1, le=2_000)] = 500
     after: Annotated[int, Field(ge=0, le=10_000_000, description="number of entries to skip")] = 0
+    before: Annotated[
+        int | None,
+        Field(ge=0, le=10_000_000, description="the entries before this number instead, in whole turns"),
+    ] = None
 
 
 class StepQuery(Query):
@@ -260,6 +264,15 @@ class Sessions(ApiModel):
     next: str | None = None
 
 
+class SentFile(ApiModel):
+    """An image or a file that a person sent. `number` is its number in the list of files."""
+
+    number: Count
+    media_type: str
+    name: str
+    bytes: Count
+
+
 class SessionEntry(ApiModel):
     """An entry of a session, such as a message or a call."""
 
@@ -276,6 +289,11 @@ class SessionEntry(ApiModel):
     by: str = ""
     verdict: str = ""
     answered_at: float | None = None
+    call_id: str = ""
+    command: dict[str, Any] = {}
+    said: str = Field("", description="the words with the answer to a question")
+    media: list[SentFile] = Field([], description="what a person sent with a message")
+    used: dict[str, Any] = Field({}, description="of a run that ended: its steps, tokens, cost and waiting time")
 
 
 class SessionBody(ApiModel):

@@ -36,6 +36,15 @@ class ApiRequest:
     http: Request
 
 
+def session_in(request: ApiRequest) -> str:
+    """Return the session named in the path if the person may see it.
+
+    Raises:
+        HttpProblem: The id is invalid, or the session belongs to another person.
+    """
+    return request.service.session_of(request.person, request.path["session"])
+
+
 Handler = Callable[[ApiRequest], Awaitable["BaseModel | Response | None"]]
 
 

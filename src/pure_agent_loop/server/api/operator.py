@@ -12,8 +12,7 @@ from pydantic import Field
 from pure_agent_loop.audit import AuditLog, history
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.server.api.models import ApiModel, Count, Query
-from pure_agent_loop.server.api.operation import ApiRequest, Operation
-from pure_agent_loop.server.api.sessions import session_in
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, session_in
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.sessions.requests import SentRequest, requests_in
 from pure_agent_loop.support.language import LANGUAGES, TranslatedText, notice

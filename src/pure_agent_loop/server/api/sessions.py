@@ -11,11 +11,13 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation, action_handler
+from pure_agent_loop.server.api.files import files_of, sent_files
+from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation, action_handler, session_in
 from pure_agent_loop.server.api.runs import key_of, paginate, run_response
 from pure_agent_loop.server.asking import NOT_WAITING
 from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import ALREADY_ANSWERED, HttpProblem
+from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.store import SessionInfo
 from pure_agent_loop.sessions.stores.file_names import file_name
@@ -29,15 +31,6 @@ AROUND = 30  # characters of context before a search result
 _HIDDEN = ("thinking", "notice")  # kinds of entries hidden from people without full visibility
 _ONE = "/api/sessions/{session}"
 _ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
-
-
-def session_in(request: ApiRequest) -> str:
-    """Return the session named in the path if the person may see it.
-
-    Raises:
-        HttpProblem: The id is invalid, or the session belongs to another person.
-    """
-    return request.service.session_of(request.person, request.path["session"])
 
 
 async def _list(request: ApiRequest) -> models.Sessions:
@@ -112,8 +105,17 @@ async def _get(request: ApiRequest) -> models.SessionBody:
         # The run has started, but its session is not stored yet.
         loaded, story = None, Story(title=runs[0].task)
     visibility = request.service.settings.visibility_of(request.person)
-    page = list(enumerate(story.entries))[query.after : query.after + query.limit]
     operates = request.person.may("operate")
+    files = files_of(loaded.records, visibility) if loaded else []
+    page = [
+        models.SessionEntry.of(
+            entry,
+            index=number,
+            media=sent_files(entry.media, files),
+            **_shown(entry, visibility, _run_at(entry.time, runs)),
+        )
+        for number, entry in _page(story.entries, query)
+    ]
     return models.SessionBody.of(
         story,
         id=session,
@@ -121,15 +123,36 @@ async def _get(request: ApiRequest) -> models.SessionBody:
         run=runs[-1].id if runs else None,
         state=runs[-1].state if runs else "",
         last_event=last_event,
-        entries=[_entry_model(number, entry, visibility) for number, entry in page],
+        entries=page,
         total=len(story.entries),
         problems=loaded.problems if loaded and operates else [],
     )
 
 
-def _entry_model(number: int, entry: Entry, visibility: Visibility) -> models.SessionEntry:
-    text = entry.text if _is_shown(entry, visibility) else ""
-    return models.SessionEntry.of(entry, index=number, text=text)
+def _page(entries: Sequence[Entry], query: models.EntriesQuery) -> list[tuple[int, Entry]]:
+    """Return a page of entries with their numbers."""
+    numbered, first, last = list(enumerate(entries)), query.after, query.after + query.limit
+    if query.before is not None:
+        last = min(query.before, len(numbered))
+        first = max(0, last - query.limit)
+        while first > 0 and entries[first].kind != "task":
+            first -= 1
+    return numbered[first:last]
+
+
+def _run_at(time: float, runs: Sequence[RunInfo]) -> RunInfo | None:
+    """Return the run that had begun at a time."""
+    return next((run for run in reversed(runs) if run.created <= time), None)
+
+
+def _shown(entry: Entry, visibility: Visibility, run: RunInfo | None) -> dict[str, Any]:
+    """Return the fields of an entry that depend on who sees it."""
+    if not _is_shown(entry, visibility):
+        return {"text": "", "command": {}, "said": ""}
+    text = run.shown if entry.kind == "task" and run is not None and run.shown else entry.text
+    if entry.kind == "end" and not visibility.full:
+        text = text.partition(":")[0]  # errors may name servers and files
+    return {"text": text, "command": dict(entry.command)}
 
 
 def _is_shown(entry: Entry, visibility: Visibility) -> bool:

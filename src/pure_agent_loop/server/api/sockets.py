@@ -144,7 +144,9 @@ class Socket:
         self._service.open_viewer(self._person, "websocket")
         channel.viewers += 1
         # The task starts after this reply is sent, so events follow it.
-        self._watching[session] = asyncio.ensure_future(self._follow(session, after))
+        self._watching[session] = asyncio.ensure_future(
+            self._follow(session, after, whole=message.get("whole") is True)
+        )
         return {"session": session, "last": channel.last}
 
     async def _unwatch(self, message: Mapping[str, Any]) -> None:
@@ -153,7 +155,7 @@ class Socket:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _follow(self, session: str, after: int) -> None:
+    async def _follow(self, session: str, after: int, *, whole: bool) -> None:
         channel = self._service.hub.channel(session)
         visibility = self._service.settings.visibility_of(self._person)
 
@@ -167,7 +169,7 @@ class Socket:
             return None
 
         try:
-            viewer = Viewer(self._service, channel, after, visibility)
+            viewer = Viewer(self._service, channel, after, visibility, whole=whole)
             await viewer.follow(send_event, send_reset, send_keep_alive)
         except DroppedError as dropped:
             self._service.metrics.count("pal_viewers_dropped_total", reason=str(dropped))

@@ -25,6 +25,7 @@ LAGGING = "too far behind"
 SLOW = "too slow"
 STOPPING = "the server stops"
 CLOSE_FACTOR = 3  # a dropped viewer may take this many times as long to accept the reason
+PIECES = ("text_delta", "reasoning_delta", "tool_call_delta")
 _MEDIA = ("text/event-stream",)
 
 
@@ -38,12 +39,21 @@ class Viewer:
     Args:
         after: The number of the viewer's last event.
         run: Limits the viewer to one run, and the stream ends with it; empty for the whole session.
+        whole: Leave out the pieces of texts of runs that have ended: other events have the whole texts.
     """
 
     def __init__(
-        self, service: Service, channel: Channel, after: int, visibility: Visibility, run: str = ""
+        self,
+        service: Service,
+        channel: Channel,
+        after: int,
+        visibility: Visibility,
+        run: str = "",
+        *,
+        whole: bool = False,
     ) -> None:
         self._service, self._channel, self._visibility, self._run = service, channel, visibility, run
+        self._whole = whole
         self.cursor = after
 
     async def follow(
@@ -72,7 +82,7 @@ class Viewer:
                     batch = []
                 for entry in batch:
                     block.after(limits.viewer_seconds)
-                    if self._run in ("", entry.run):
+                    if self._run in ("", entry.run) and not self._is_left_out(entry):
                         await send_event(entry, entry.to_json(self._visibility))
                     self.cursor = entry.number
                     if self._run and entry.run == self._run and entry.type == RUN_END:
@@ -85,6 +95,11 @@ class Viewer:
                 await send_keep_alive()
             if self._service.closing.is_set() and self.cursor >= channel.last:
                 raise DroppedError(STOPPING)
+
+
+    def _is_left_out(self, entry: ChannelEntry) -> bool:
+        run = self._service.hub.runs.get(entry.run) if self._whole and entry.type in PIECES else None
+        return run is not None and not run.is_open
 
 
 class EventResponse(Response):

@@ -3,6 +3,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { Counts, Diff, changeOf } from "./diff.js";
 import { Icon } from "./icons.js";
 import { codeBox } from "./markdown.js";
+import { size } from "./sent.js";
 import * as store from "./store.js";
 import { clock, seconds, subject, t, verb } from "./words.js";
 
@@ -45,7 +46,7 @@ const answeredBy = ({ by, verdict, answeredAt }) => t(`answered${by === store.me
 const tail = (text, most = TAIL_LINES) => (text || "").trimEnd().split("\n").slice(-most).join("\n");
 
 // The seconds since a time, counted.
-function Clock({ since }) {
+export function Clock({ since }) {
   const [now, setNow] = useState(Date.now() / 1000);
   useEffect(() => { const timer = setInterval(() => setNow(Date.now() / 1000), 1000); return () => clearInterval(timer); }, []);
   return now - since >= 1 ? html`<span aria-hidden="true">${seconds(Math.floor(now - since))}</span>` : null;
@@ -84,8 +85,6 @@ export function Files({ files }) {
     <figcaption><a href=${file.url} download=${file.name}>${file.name}</a> <span class="dim">${size(file.bytes)}</span></figcaption></figure>`)}</div>`;
 }
 
-const size = (bytes) => (bytes < 1000 ? `${bytes} B` : bytes < 1e6 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
-
 // What a command printed: its result without the lines at the end, which are for the model.
 function printed({ command, result }) {
   if (!command) return result;
@@ -97,10 +96,9 @@ function printed({ command, result }) {
 }
 
 function Inside({ item, change }) {
-  const result = item.result === undefined ? undefined : printed({ ...item, result: String(item.result) }).slice(0, MAX_SHOWN);
+  const result = item.result === undefined || item.state === "denied" ? undefined : printed({ ...item, result: String(item.result) }).slice(0, MAX_SHOWN);
   const isShell = item.tool === "shell" && typeof item.args?.command === "string";
   return html`<div class="inside">
-    ${item.by && item.said && html`<p class="dim">${item.said}</p>`}
     ${isShell ? html`<${Code} text=${`$ ${item.args.command}\n${result ?? item.progress ?? ""}`} language="" label="shell" />`
       : change ? html`<${Diff} change=${change} />` : html`<${Args} args=${item.args} />`}
     ${!isShell && result !== undefined && html`<${Code} text=${result} language=${kindOf(result)} label=${t("output")} />`}

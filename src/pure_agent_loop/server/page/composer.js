@@ -3,6 +3,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Menu } from "./menu.js";
 import { draftOf, keep, returned, send } from "./outbox.js";
+import { isPicture, withFiles } from "./sent.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
 
@@ -25,12 +26,6 @@ async function textOf(file) {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
     return text.includes("\0") ? null : text;
   } catch { return null; }
-}
-
-// A message followed by the texts of files, each in a fence longer than those inside.
-function withFiles(message, media) {
-  const fence = (text) => "`".repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map(([run]) => run.length + 1)));
-  return [message, ...media.filter((item) => item.content !== undefined).map(({ name, content }) => `${name}:\n\n${fence(content)}\n${content}\n${fence(content)}`)].join("\n\n");
 }
 
 // The agent for the next message, and its model if there are several.
@@ -86,7 +81,7 @@ export function Composer() {
     if (!asked.length) {
       setText("");
       setMedia([]);
-      send(withFiles(message, media), media.filter((item) => item.url));
+      send(withFiles(message, media.filter((item) => item.content !== undefined)), media.filter((item) => item.url));
       return;
     }
     setBusy(true);
@@ -110,7 +105,7 @@ export function Composer() {
   const pasted = (event) => { const pastedFiles = [...(event.clipboardData?.files || [])]; if (pastedFiles.length) { event.preventDefault(); add(pastedFiles); } };
   const name = store.agent.value;
   return html`<form class="composer" onSubmit=${submit}>
-    ${media.length > 0 && html`<ul class="media">${media.map((item, index) => html`<li key=${index}>${item.url?.startsWith("data:image/") ? html`<img src=${item.url} alt=${item.name} />` : html`<span class="file">${item.name}</span>`}
+    ${media.length > 0 && html`<ul class="media">${media.map((item, index) => html`<li key=${index}>${isPicture(item) ? html`<img src=${item.url} alt=${item.name} />` : html`<span class="file">${item.name}</span>`}
       <button type="button" class="icon" aria-label="${t("remove")}: ${item.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}><${Icon} name="close" /></button></li>`)}</ul>`}
     <label class="heard" for="message">${t("message")}</label>
     ${Suggestions && html`<${Suggestions} field=${field} text=${text} setText=${setText} keys=${keys} />`}

@@ -1,21 +1,19 @@
 // Actions on a conversation as a whole: edit a message, ask again, fork, undo.
+import { asUrls } from "./sent.js";
 import { agents, chosen, current, entriesOf, guarded, loadSessions, note, open, view, wire } from "./store.js";
 import { freshKey } from "./wire.js";
 import { t } from "./words.js";
 
 // The step of the session before a message: events only number the steps of their run.
 async function stepBefore(item) {
-  const index = view.value.items.value.filter((other) => other.kind === "user" && !other.isSteer).indexOf(item);
-  let step = 0, tasks = 0;
-  for (const entry of await entriesOf(current.value)) {
-    if (entry.kind === "task" && tasks++ === index) break;
-    step = Math.max(step, entry.step);
-  }
-  return step;
+  const after = view.value.items.value.filter((other) => other.kind === "user" && !other.isSteer), entries = await entriesOf(current.value);
+  const tasks = entries.filter((entry) => entry.kind === "task"), task = tasks.at(after.indexOf(item) - after.length);
+  return Math.max(0, ...entries.slice(0, entries.indexOf(task)).map((entry) => entry.step));
 }
 
 export const edit = guarded(async (item, text) => {
-  const run = await wire.ask("edit", { session: current.value, step: await stepBefore(item), text, key: freshKey(), ...chosen() });
+  const media = await asUrls(item.media);
+  const run = await wire.ask("edit", { session: current.value, step: await stepBefore(item), text, ...(media.length && { media }), key: freshKey(), ...chosen() });
   await open(run.session);
 });
 

@@ -2,15 +2,16 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
 import * as history from "./history.js";
+import { Sent, withFiles, withoutFiles } from "./sent.js";
 import { giveBack, outbox, send, waitingIn } from "./outbox.js";
 import * as store from "./store.js";
 import { connection } from "./wire.js";
 import { hasWord, seconds, t } from "./words.js";
-import { Call, Calls, Files, isSettled } from "./call.js";
+import { Call, Calls, Clock, isSettled } from "./call.js";
 import { Icon } from "./icons.js";
 
 const MIN_FOLDED = 3; // settled calls in a row
-const PAGE = 120, NEAR_END = 80, TOUCH_MS = 500;
+const PAGE = 120, NEAR_END = 80, NEAR_TOP = 400, TOUCH_MS = 500;
 
 export function Log() {
   const view = store.view.value, items = upTo(store.past.value, view.items.value);
@@ -48,9 +49,16 @@ export function Log() {
     if (isNear || (box.scrollTop < last.current.top && isInput)) isAtEnd.current = isNear;
     last.current = { top: box.scrollTop, height: box.scrollHeight };
     if (isAway === isAtEnd.current) setAway(!isAtEnd.current);
+    if (box.scrollTop < NEAR_TOP && isInput && !isAtEnd.current && (items.length > shown || view.earlier > 0) && !before.current) more();
   };
   const touch = () => { touched.current = performance.now(); };
-  const more = () => { before.current = boxRef.current.scrollHeight; setPage({ view, shown: shown + PAGE }); };
+  const more = async () => { // earlier messages: from here, else from the server
+    const count = view.items.value.length;
+    if (count <= shown) await store.loadEarlier();
+    if (!boxRef.current) return;
+    before.current = boxRef.current.scrollHeight;
+    setPage({ view, shown: shown + PAGE });
+  };
   const end = () => { boxRef.current.scrollTop = boxRef.current.scrollHeight; };
   const isEmpty = store.isFresh();
   return html`<div class="log-frame"><section class="log" ref=${boxRef} onScroll=${scrolled} onWheel=${touch} onTouchMove=${touch} onKeyDown=${touch} onPointerDown=${touch} onPointerMove=${touch} tabindex="0" aria-label=${t("log")}>
@@ -58,7 +66,7 @@ export function Log() {
       ${isEmpty && html`<div class="welcome"><img src="assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2>
         <p>${store.agents.value.find((agent) => agent.name === store.agent.value)?.description || t("welcomeHint")}</p>
         ${store.starters.value.length > 0 && html`<ul class="starters">${store.starters.value.map((task) => html`<li key=${task}><button onClick=${() => send(task, [])}>${task}</button></li>`)}</ul>`}</div>`}
-      ${items.length > shown && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
+      ${(items.length > shown || view.earlier > 0) && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
       ${turns.map(([number, members]) => html`<div key=${number} class="turn ${hasRoom && number === newest ? "newest" : ""}">
         ${grouped(members).map((item) => (Array.isArray(item) ? html`<${Calls} key=${`calls-${item[0].id}`} items=${item} />` : html`<${Item} key=${item.id} item=${item} />`))}
         ${number === newest && html`<${Working} view=${view} /><${Unsent} view=${view} />`}</div>`)}
@@ -79,13 +87,13 @@ function upTo(past, items) {
   return end < 0 ? items : items.slice(0, end);
 }
 
-// Items from an index on, in turns: a message and what follows it. Pairs of the turn's number and its items.
+// Items from an index on, in turns: a message and what follows it. Pairs of the message's id and its items.
 function inTurns(items, from) {
   const turns = [];
   let number = 0;
   items.forEach((item, at) => {
     const begins = item.kind === "user" && !item.isSteer;
-    if (begins) number++;
+    if (begins) number = item.id;
     if (at < from) return;
     if (begins || !turns.length) turns.push([number, []]);
     turns.at(-1)[1].push(item);
@@ -111,9 +119,8 @@ function Item({ item }) {
   const rev = item.rev.value; // redraw only this item when it changes
   if (item.kind === "user") return html`<${UserMessage} item=${item} />`;
   if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} />${item.isLast && html`<${Actions} item=${item} />`}</article>`;
-  if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${t("thinking")}${item.ended ? html` <span class="dim">${seconds(item.ended - item.time)}</span>` : ""}</summary><div class="plain">${item.text}</div></details>`;
+  if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${!item.final && item.seconds === undefined ? html`${t("thinking")}… <${Clock} since=${item.time} />` : item.seconds >= 1 ? t("thoughtFor", { time: seconds(Math.round(item.seconds)) }) : t("thought")}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
-  if (item.kind === "files") return html`<${Files} files=${item.files} />`;
   if (item.kind === "error") return html`<div class="item error" role="alert"><p>${item.plain}</p>${isNewest(item) && html`<button onClick=${() => history.retry(item)}>${t("tryAgain")}</button>`}</div>`;
   if (item.kind === "start") return html`<details class="item note"><summary>${t("startNotes")}</summary><p class="plain">${item.plain}</p></details>`;
   if (item.kind === "end") return html`<${End} item=${item} />`;
@@ -146,26 +153,38 @@ function Unsent({ view }) {
   const own = waitingIn(store.current.value), known = own.map((entry) => entry.isTaken && entry.text);
   const foreign = view.steered.filter(({ text }) => { const at = known.indexOf(text); if (at >= 0) known[at] = null; return at < 0; });
   return html`${foreign.map((item, at) => html`<${Bubble} key=${at} text=${item.text} why="toBeRead" />`)}
-    ${own.map((entry) => html`<${Bubble} key=${entry.key} text=${entry.text} why=${entry.isTaken ? "toBeRead" : entry.isAsked && connection.value === "open" ? "" : "toBeSent"} back=${!entry.isAsked && !entry.run && (() => giveBack(entry))} />`)}`;
+    ${own.map((entry) => html`<${Bubble} key=${entry.key} text=${entry.text} media=${entry.media} why=${entry.isTaken ? "toBeRead" : entry.isAsked && connection.value === "open" ? "" : "toBeSent"} back=${!entry.isAsked && !entry.run && (() => giveBack(entry))} />`)}`;
 }
 
-function Bubble({ text, why, back }) {
-  return html`<article class="item said ${why ? "unsent" : ""}" aria-label=${t("you")}><div class="bubble">${text}</div>
+// The text of a message in its bubble, with what was sent with it.
+function Said({ text, media }) {
+  const sent = withoutFiles(text);
+  return html`<div class="bubble"><${Sent} media=${[...(media ?? []), ...sent.files]} />${sent.text}</div>`;
+}
+
+function Bubble({ text, media, why, back }) {
+  return html`<article class="item said ${why ? "unsent" : ""}" aria-label=${t("you")}><${Said} text=${text} media=${media} />
     ${why && html`<p class="dim" role="status">${t(why)}${back && html` · <button class="link" onClick=${back}>${t("takeBack")}</button>`}</p>`}</article>`;
 }
 
 function UserMessage({ item }) {
   const [draft, setDraft] = useState(null);
   if (item.isLost) return !waitingIn(store.current.value).some((entry) => entry.text === item.text) && html`<${Bubble} text=${item.text} why="notRead" />`;
-  const canEdit = !item.isSteer && store.current.value;
+  const canEdit = !item.isSteer && store.current.value, sent = withoutFiles(item.text);
   if (draft !== null) {
-    const resend = (event) => { event.preventDefault(); if (draft.trim()) history.edit(item, draft); };
-    return html`<form class="item said editing" onSubmit=${resend} onKeyDown=${(event) => { if (event.key === "Escape") setDraft(null); }}>
-      <textarea aria-label=${t("message")} rows="3" value=${draft} onInput=${(event) => setDraft(event.target.value)} ref=${(box) => box && !box.dataset.seen && (box.dataset.seen = "1", box.focus())}></textarea>
+    const resend = (event) => { event.preventDefault(); if (draft.trim()) history.edit(item, withFiles(draft.trim(), sent.files)); };
+    const key = (event) => {
+      if (event.key === "Escape") setDraft(null);
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.tagName === "TEXTAREA") resend(event);
+    };
+    return html`<form class="item said editing" onSubmit=${resend} onKeyDown=${key}>
+      <${Sent} media=${[...(item.media ?? []), ...sent.files]} />
+      <textarea aria-label=${t("message")} title=${t("keysHint")} rows=${Math.min(10, Math.max(3, draft.split("\n").length))} value=${draft} onInput=${(event) => setDraft(event.target.value)} ref=${(box) => box && !box.dataset.seen && (box.dataset.seen = "1", box.focus())}></textarea>
       <p><button class="primary">${t("send")}</button> <button type="button" onClick=${() => setDraft(null)}>${t("cancel")}</button></p></form>`;
   }
-  return html`<article class="item said" aria-label=${t("you")}><div class="bubble">${item.text}</div>
-    ${canEdit && html`<button class="quiet" onClick=${() => setDraft(item.text)}>${t("edit")}</button>`}</article>`;
+  return html`<article class="item said" aria-label=${t("you")}><${Said} text=${item.text} media=${item.media} />
+    ${item.by && item.by !== store.me.value.name && html`<p class="dim">${item.by}</p>`}
+    ${canEdit && html`<button class="quiet" onClick=${() => setDraft(sent.text)}>${t("edit")}</button>`}</article>`;
 }
 
 function End({ item }) {
@@ -178,9 +197,11 @@ function End({ item }) {
   return html`<p class="item end ${isFine ? "" : item.state === "cancelled" ? "bad quiet" : "bad"}">${!isFine && html`<strong>${hasWord(name) ? t(name) : item.state}${why}</strong> · `}${parts.join(" · ")}</p>`;
 }
 
+// What a run does before its first word and after a call.
 function Working({ view }) {
   const run = view.run.value;
   view.version.value;
-  if (!run || run.state !== "running" || view.open.has("answer") || [...view.calls.values()].at(-1)?.state === "running") return null;
-  return html`<p class="item working"><span class="pulse" aria-hidden="true"></span>${t("running")}</p>`;
+  if (!run || run.state !== "running" || view.open.size || [...view.calls.values()].at(-1)?.state === "running") return null;
+  const last = view.items.value.at(-1), word = last?.kind === "user" ? "readsMessage" : last?.kind === "call" ? "readsResult" : "working";
+  return html`<p class="item working"><span class="pulse" aria-hidden="true"></span>${t(word)} <${Clock} key=${last?.id} since=${Math.max(last?.time ?? 0, view.runs.at(-1)?.modelFrom ?? run.started)} /></p>`;
 }

@@ -105,11 +105,14 @@ function refuse(entry, error) {
   return true;
 }
 
-async function started({ key, session }, run) {
+async function started(entry, run) {
+  const { key, session } = entry;
   const isHere = session === store.current.value;
   batch(() => {
     if (!session) put(outbox.value.map((each) => (each.session ? each : { ...each, session: run.session })));
-    if (!isHere || store.view.value.runs.some((other) => other.id === run.id)) forget(key); else set(key, { started: run.id });
+    const isShown = store.view.value.runs.some((other) => other.id === run.id);
+    if (isShown) keepMedia(entry, run.id);
+    if (!isHere || isShown) forget(key); else set(key, { started: run.id });
     if (isHere && !session) store.follow(run);
   });
   loadSessions();
@@ -131,5 +134,11 @@ export function track(event) {
   const entry = mine.find((each) => (type === "run_start" ? each.started === run
     : each.run === run && number > each.after && (type === "steered" ? !each.isTaken && each.text === data.text : isRead(each.text, data))));
   if (!entry) return;
-  if (type === "steered") set(entry.key, { isTaken: true }); else forget(entry.key);
+  if (type === "steered") set(entry.key, { isTaken: true }); else { keepMedia(entry, run); forget(entry.key); }
+}
+
+// The message of a run shows what was sent with it.
+function keepMedia({ media }, run) {
+  const item = store.view.value.items.value.findLast((other) => other.kind === "user" && other.run === run);
+  if (item && media.length) { Object.assign(item, { media, awaits: 0 }); item.rev.value++; }
 }

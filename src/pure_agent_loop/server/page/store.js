@@ -9,7 +9,8 @@ export * from "./list.js";
 export { guarded, note, problem, showError };
 
 const WAITING_MS = 5000; // between checks for pending questions in other conversations
-const MAX_EVENTS = 20000; // with more events, show the session's records instead
+const MAX_EVENTS = 20000; // with more events, show the run's records instead
+const TURNS = 150, END = 1e7; // entries that are loaded at once, in whole turns; before the end
 export const me = signal(null);
 export const agents = signal([]);
 export const starters = signal([]);
@@ -45,13 +46,16 @@ let queue = [], isDue = false, hasFiles = false;
 
 function onEvent(event) {
   queue.push(event);
-  if (!isDue) { isDue = true; document.hidden ? setTimeout(flush, 50) : requestAnimationFrame(flush); }
+  if (!isDue && wire.watching.after >= wire.watching.last) { // what was before is shown at once
+    isDue = true;
+    document.hidden ? setTimeout(flush, 50) : requestAnimationFrame(flush);
+  }
 }
 
 // Files are available at the end of their step, which may come in a later batch of events.
 function bringsFiles(event) {
   if (event.data.has_files) hasFiles = true;
-  if (event.type === "run_end" || event.type === "run_state") return true;
+  if (event.type === "run_end" || event.type === "run_state" || event.data.media) return true;
   if (event.type !== "step_end" || !hasFiles) return false;
   hasFiles = false;
   return true;
@@ -156,7 +160,12 @@ export const isKnown = () => !queue.length && (!wire.watching || (wire.watching.
 // Files of tool results, available at the end of a step.
 export const loadFiles = oneAtATime(async () => {
   const session = current.value, shown = view.value;
-  if (session) shown.takeFiles(session, (await api("GET", `${sessionAt(session)}/files`)).files);
+  if (!session) return;
+  shown.takeFiles(session, (await api("GET", `${sessionAt(session)}/files`)).files);
+  if (!shown.items.value.some((item) => item.awaits)) return;
+  shown.recorded = (await api("GET", `${sessionAt(session)}?limit=1&before=${END}`)).entries;
+  shown.takeSent(session);
+  shown.take([]);
 });
 
 export function fresh() {
@@ -172,17 +181,31 @@ export const open = guarded(async (session, isReset = false) => {
   waitingIn(session).filter((each) => each.started).forEach((each) => forget(each.key));
   const opened = new View();
   batch(() => { if (!isReset) leavePlace(); current.value = session; view.value = opened; questions.value = []; sideOpen.value = false; });
-  const details = await api("GET", `${sessionAt(session)}?limit=1`);
+  const details = await api("GET", `${sessionAt(session)}?limit=${TURNS}&before=${END}`);
   if (current.value !== session || view.value !== opened) return;
-  const runs = details.run ? (await api("GET", `/api/runs?session=${encodeURIComponent(session)}&limit=500`)).runs : [];
-  if (agents.value.some((known) => known.name === runs[0]?.agent)) chooseAgent(runs[0].agent);
-  const isWhole = runs.length > 0 && !isReset && details.last_event <= MAX_EVENTS && runs.at(-1).first_event === 1;
-  const entries = await entriesOf(session);
+  const [newest] = details.run ? (await api("GET", `/api/runs?session=${encodeURIComponent(session)}&limit=1`)).runs : [];
   if (view.value !== opened) return;
-  // Events start with this session's first run; the history of a fork is only in its records.
-  opened.fromEntries(isWhole ? entries.filter((entry) => entry.time < runs.at(-1).created) : entries);
-  if (runs.length) await watchSoon(session, isWhole ? 0 : details.last_event);
+  if (agents.value.some((known) => known.name === newest?.agent)) chooseAgent(newest.agent);
+  // The newest run is shown from its events, what was before from records.
+  const isWhole = newest && !isReset && details.last_event - newest.first_event < MAX_EVENTS;
+  const isNew = (entry) => isWhole && entry.time >= newest.created;
+  opened.recorded = details.entries.filter(isNew);
+  opened.earlier = details.entries[0]?.index ?? 0;
+  opened.fromEntries(details.entries.filter((entry) => !isNew(entry)), session);
+  if (newest && !isWhole) opened.adopt(newest);
+  if (newest) await watchSoon(session, isWhole ? newest.first_event - 1 : details.last_event);
   loadQuestions();
+  loadFiles();
+});
+
+// The turns before those that are shown.
+export const loadEarlier = oneAtATime(async () => {
+  const session = current.value, shown = view.value;
+  if (!session || !shown.earlier) return;
+  const { entries } = await api("GET", `${sessionAt(session)}?limit=${TURNS}&before=${shown.earlier}`);
+  if (view.value !== shown) return;
+  shown.earlier = entries[0]?.index ?? 0;
+  shown.fromEntries(entries, session);
   loadFiles();
 });
 

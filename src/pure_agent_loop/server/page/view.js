@@ -1,5 +1,5 @@
-// The view of one session, built from its events (see docs/server.md). Items keep their identity and have a
-// counter `rev`, so that a new delta of an answer redraws only that answer.
+// The view of one session: earlier runs from its records, the newest and those to come from events (see docs/server.md).
+// Items keep their identity and have a counter `rev`, so that a new delta of an answer redraws only that answer.
 import { here, sessionAt } from "./wire.js";
 import { seconds } from "./words.js";
 import { batch, signal } from "./html.js";
@@ -22,6 +22,8 @@ export class View {
     this.notices = new Set();
     this.plans = new Map(); // the first plan of each run
     this.steered = []; // messages that a run has taken, and the model has not read yet
+    this.earlier = 0; // number of entries before those that are shown
+    this.recorded = []; // entries of runs that are shown from events: they have the files that were sent
   }
 
   add(kind, fields) {
@@ -72,7 +74,16 @@ export class View {
     this.run.value = { ...run };
     const lost = (this.fresh || this.items.value).find((item) => item.isLost && item.text === data.task);
     if (lost) this.drop(lost); // sent again
-    this.add("user", { text: data.task, run: run.id, time: event.timestamp });
+    this.add("user", { text: data.task, run: run.id, time: event.timestamp, awaits: data.media });
+    this.takeSent();
+  }
+
+  // Files that were sent with messages of which only events are known.
+  takeSent(session) {
+    for (const item of this.fresh || this.items.value) {
+      const found = item.awaits && this.recorded.find((entry) => entry.text === item.text && entry.media.length);
+      if (found) { Object.assign(item, { awaits: 0, media: sentOf(found, session ?? this.session) }); this.changed(item); }
+    }
   }
 
   // Waiting for a person is not working.
@@ -82,6 +93,12 @@ export class View {
       run.waits = [...(run.waits || []), [run.waitsSince, event.timestamp]];
     }
     run.waitsSince = 0;
+  }
+
+  // A run that goes on, of which earlier events are not shown.
+  adopt(run) {
+    this.runs.push({ ...run, task: run.task, modelName: "", started: run.created, spans: [], step: run.steps });
+    this.run.value = { ...this.runs.at(-1) };
   }
 
   on_steered(data, event) { this.steered.push({ text: data.text, isSteer: true, run: event.run, time: event.timestamp }); }
@@ -110,7 +127,7 @@ export class View {
       item = this.add(kind, { run: event.run, step: event.step, time: event.timestamp });
     }
     this.open.delete(kind);
-    Object.assign(item, { text: data.content, final: true, ended: event.timestamp });
+    Object.assign(item, { text: data.content, final: true });
     if (kind === "answer") this.said.value = data.content;
     this.changed(item);
   }
@@ -154,9 +171,14 @@ export class View {
   }
 
   // A call is known from here on, even while it is tried or pending; later events report its outcome.
-  on_part(data, event) {
-    const part = data.part || {};
-    if (part.type === "tool" && part.state === "pending") this.call({ tool: part.tool, call_id: part.call_id, args: part.input }, event);
+  on_part(data, event, run) {
+    const part = data.part || {}, kind = part.type === "text" ? "answer" : part.type;
+    if (kind === "tool" && part.state === "pending") this.call({ tool: part.tool, call_id: part.call_id, args: part.input }, event);
+    if (kind === "tool" || !part.ended) return;
+    if (!this.open.has(kind)) this.delta(kind, { content: "" }, event, run);
+    const item = this.open.get(kind);
+    item.text = item.written = (item.written ?? "") + part.output; // a response may have several parts of a kind
+    item.seconds = (item.seconds ?? 0) + part.ended - part.started;
   }
 
   on_action(data, event, run) {
@@ -180,13 +202,14 @@ export class View {
     this.changed(item);
   }
 
-  // A view built from records has no call ids: its files go to the end.
+  // Files of calls that are not shown yet come with those calls.
   takeFiles(session, files) {
-    for (const file of files) {
+    for (const file of files.filter((each) => each.call_id)) {
       const item = this.calls.get(file.call_id), entry = { ...file, url: here(`${sessionAt(session)}/files/${file.number}`) };
-      if (this.files.has(file.number)) continue;
+      if (!item || this.files.has(file.number)) continue;
       this.files.add(file.number);
-      if (item) { item.files = [...(item.files || []), entry]; this.changed(item); } else this.add("files", { files: [entry] });
+      item.files = [...(item.files || []), entry];
+      this.changed(item);
     }
     this.take([]);
   }
@@ -216,8 +239,14 @@ export class View {
     const item = this.calls.get(data.call_id);
     if (!item) return;
     Object.assign(item, { verdict: data.behavior, by: data.by, said: data.message, answeredAt: event.timestamp });
-    if (data.behavior === "deny") item.state = "denied";
+    if (data.behavior === "deny") { item.state = "denied"; this.sayDenied(item); }
     this.changed(item);
+  }
+
+  // The words of a denial are a message; one message may deny several calls.
+  sayDenied({ said, by, answeredAt }) {
+    const items = this.fresh || this.items.value, last = items.findLast((other) => other.kind === "user");
+    if (said && !(last?.isDenial && last.text === said && items.slice(items.indexOf(last) + 1).every((other) => other.kind === "call"))) this.add("user", { text: said, isSteer: true, isDenial: true, by, time: answeredAt });
   }
 
   on_retry(data) {
@@ -275,20 +304,42 @@ export class View {
     this.add("end", { run: run.id, state: data.state, why: data.stop_reason, steps: data.steps, tokens: data.tokens, cost: data.cost, waited: run.waited || 0, seconds: event.timestamp - run.started - (run.waited || 0) });
   }
 
-  // Build the view from a session's records, if its events are no longer available.
-  fromEntries(entries) {
-    const calls = [];
+  // Show what a session's records tell, before what is shown.
+  fromEntries(entries, session) {
+    const later = this.fresh || this.items.value, calls = new Map();
+    this.session = session;
+    this.fresh = [];
+    let run = "";
     for (const entry of entries) {
-      const fields = { text: entry.text, final: true, step: entry.step, time: entry.time };
-      if (entry.kind === "task" || entry.kind === "user") this.add("user", { ...fields, isSteer: entry.kind === "user" });
+      if (entry.kind === "task") run = `entry ${entry.index}`;
+      const { text, call_id: callId } = entry, fields = { text, run, final: true, step: entry.step, time: entry.time };
+      if (entry.kind === "task" || entry.kind === "user") this.add("user", { ...fields, isSteer: entry.kind === "user", media: sentOf(entry, session) });
       else if (entry.kind === "answer") this.add("answer", fields);
-      else if (entry.kind === "thinking") this.add("reasoning", fields);
-      else if (entry.kind === "call") calls.push(this.add("call", { tool: entry.tool, args: entry.text, state: "done", step: entry.step, seconds: entry.seconds, progress: "" }));
-      else if (entry.kind === "result") { const call = calls.find((other) => other.tool === entry.tool && other.result === undefined); if (call) Object.assign(call, { result: entry.text, state: entry.verdict === "deny" ? "denied" : entry.failed ? "failed" : "done", seconds: entry.seconds, exitCode: entry.exit_code, by: entry.by, verdict: entry.verdict, answeredAt: entry.answered_at }); }
-      else if (entry.kind === "notice" && entry.text) this.add("note", { plain: entry.text });
+      else if (entry.kind === "thinking") this.add("reasoning", { ...fields, seconds: entry.seconds });
+      else if (entry.kind === "call") calls.set(callId, this.add("call", { tool: entry.tool, callId, args: parsed(text), state: "stopped", run, step: entry.step, progress: "" }));
+      else if (entry.kind === "result" && calls.has(callId)) {
+        const item = calls.get(callId), isDenied = entry.verdict === "deny";
+        const hasEnd = Object.keys(entry.command).length > 0;
+        Object.assign(item, { result: text, state: isDenied ? "denied" : entry.failed ? "failed" : "done", seconds: entry.seconds, exitCode: entry.exit_code, command: hasEnd && entry.command, by: entry.by, verdict: entry.verdict, said: entry.said, answeredAt: entry.answered_at });
+        if (isDenied && entry.by) this.sayDenied(item);
+      } else if (entry.kind === "notice" && text) this.add("note", { plain: text });
+      else if (entry.kind === "end") this.addEnd(entry);
     }
-    const items = this.fresh || this.items.value;
-    items.forEach((item, at) => { if (item.kind === "answer" && (items[at + 1]?.kind ?? "user") === "user") item.isLast = true; });
+    for (const item of calls.values()) if (item.tool === "todo_write" && item.state === "done" && Array.isArray(item.args?.items)) this.replan(item);
+    for (const [id, item] of calls) if (!this.calls.has(id)) this.calls.set(id, item);
+    this.fresh.forEach((item, at) => { if (item.kind === "answer" && ["end", "user", undefined].includes(this.fresh[at + 1]?.kind)) item.isLast = true; });
+    this.fresh.push(...later);
     this.take([]);
   }
+
+  addEnd({ text, seconds, used }) {
+    const [why, error] = text.split(/: ([^]*)/), state = ["completed", "cancelled", "killed"].includes(why) ? why : "failed";
+    if (error) this.add("error", { plain: error });
+    this.add("end", { state, why, ...used, seconds: seconds ?? 0 });
+  }
 }
+
+const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
+
+// The files that were sent with a message.
+const sentOf = ({ media }, session) => media.map((file) => ({ ...file, url: here(`${sessionAt(session)}/files/${file.number}`) }));

@@ -122,7 +122,7 @@ export class Wire {
   async watch(session, after) {
     if (this.watching?.session !== session) this.unwatch();
     const watched = this.watching = { session, after, isOn: false };
-    Object.assign(watched, await this.ask("watch", { session, after }), { isOn: true });
+    Object.assign(watched, await this.ask("watch", { session, after, whole: true }), { isOn: true });
     this.onWatch();
   }
 
