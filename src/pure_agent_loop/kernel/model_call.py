@@ -449,6 +449,8 @@ class ModelCall(Attempts):
             self.shown = True
             await self.parts.write("text", delta.text)
             await emit(Event.text_delta(step, delta.text))
+        if delta.tool_calls:
+            await self.parts.end("completed")
         for part in delta.tool_calls:
             self.shown = True
             arguments = part.arguments if isinstance(part.arguments, str) else ""

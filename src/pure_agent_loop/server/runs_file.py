@@ -29,7 +29,7 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock, write_whole
 
 MAX_ENDED = 5_000
-LABELS = ("folder", "title", "pin")
+LABELS = ("folder", "title", "pin", "version")
 WORKING = ("pending", "running")
 _KEY_SECONDS = 24 * 3_600.0  # lifetime of an idempotency key
 CURRENT_RUN: ContextVar[ActiveRun | None] = ContextVar("pure_agent_loop_live_run", default=None)
@@ -123,7 +123,7 @@ class RunsFile:
             raise ConfigError(notice("library.server_folder", folder=str(folder)))
         # Runs, tokens and known cost of all ended runs, by agent and person.
         self.totals: dict[tuple[str, str], tuple[int, int, float]] = {}
-        # Names, folders and pins of sessions: kind -> session id -> text.
+        # Names, folders, pins and origins of sessions: kind -> session id -> text.
         self.labels: dict[str, dict[str, str]] = {kind: {} for kind in LABELS}
         self.runs: dict[str, RunInfo] = self._read()
         self._by_session: dict[str, list[RunInfo]] = defaultdict(list)

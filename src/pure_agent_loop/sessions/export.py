@@ -6,11 +6,11 @@ import difflib
 import html
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.story import Entry, Story, read_story
+from pure_agent_loop.sessions.story import Entry, Story, read_story, without_files
 from pure_agent_loop.support.prose import fenced, prose_to_html, prose_to_markdown
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted, parsed_object
@@ -21,13 +21,15 @@ _MAX_TITLE = 80  # characters
 _MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
 _EDIT = {"path", "old_text", "new_text", "content"}
 # Blocks whose indented side depends on the text direction.
+_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
 _BLOCK = re.compile(r"<(ul|ol|blockquote|table)\b")
 _HEAD = """\
 <!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
@@ -52,6 +54,7 @@ pre {{ white-space: pre-wrap; margin: .3rem 0; padding: .6rem .8rem; border: 1px
 pre, code {{ font: .875rem/1.45 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }}
 p code, li code, td code {{ background: var(--sunk); padding: .1em .3em; border-radius: 6px; }}
 .task pre, .user pre {{ font: inherit; background: var(--tint); border-color: var(--tint); }}
+.sent img {{ max-width: 100%; max-height: 16rem; border-radius: 6px; }}
 .failed > details > summary {{ color: var(--bad); }}
 blockquote {{ margin-inline: 0; padding-inline-start: 1rem; border-inline-start: 3px solid var(--line);
   color: var(--dim); }}
@@ -244,10 +247,33 @@ def _section(entry: Entry) -> str:
     body = f"<pre>{_coloured(text) if language == 'diff' else html.escape(text)}</pre>" if language else ""
     if entry.kind == "answer":
         body = _BLOCK.sub(r'<\1 dir="auto"', prose_to_html(entry.text))
+    if entry.kind in ("task", "user"):
+        body = _message(entry)
     kind = f"{entry.kind} failed" if entry.failed else entry.kind
     if entry.kind in _FOLDED:
         return f'<section class="{kind}"><details><summary>{name}</summary>\n{body}</details></section>'
     return f'<section class="{kind}"><h2>{name}</h2>\n{body}</section>'
+
+
+def _message(entry: Entry) -> str:
+    """Return what a person sent: pictures, files folded to their names, and the text."""
+    text, files = without_files(safe_text(entry.text))
+    sent = [
+        f"<details><summary>{_escaped(name)} ({counted(content.count(chr(10)) + 1, 'line')})</summary>"
+        f"<pre>{html.escape(content)}</pre></details>"
+        for name, content in files
+    ]
+    for part in entry.media:
+        kind = str(part.get("type"))
+        inner = part.get(kind)
+        url = inner.get("url") if isinstance(inner, Mapping) else None
+        if isinstance(url, str) and _PICTURE.fullmatch(url):
+            sent.append(f'<img src="{url}" alt="picture">')
+        else:
+            name = inner.get("filename") if isinstance(inner, Mapping) else None
+            sent.append(f"<p>{_escaped(one_line(str(name or kind), 80))}</p>")
+    shown = f'<div class="sent">{"".join(sent)}</div>' if sent else ""
+    return f"{shown}<pre>{html.escape(text)}</pre>"
 
 
 def _coloured(diff: str) -> str:

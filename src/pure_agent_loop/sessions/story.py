@@ -14,6 +14,7 @@ from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.stop_reasons import BACKGROUNDED, WAITING
 from pure_agent_loop.support.text import as_text
 
+_FENCE = re.compile(r"\n(`{3,})\Z")
 _DENIED = re.compile(r"\A.*\n.*\bPermissionDenied$", re.M)
 
 Kind = Literal["task", "user", "notice", "thinking", "answer", "call", "result", "shortened", "end"]
@@ -33,7 +34,7 @@ class Entry:
         tool: Tool of a call or a result.
         failed: True if a result is an error or a denial, or its command failed.
         state: Final state of the call that a result belongs to; empty if not recorded.
-        seconds: Running time of the call, of the thinking, or of the run that ended (without waiting for people);
+        seconds: Running time of the call, of the thinking, or of the run that ended without its waiting time;
             None if not recorded.
         call_id: Id of the call, for a call or a result.
         exit_code: Exit code of the command that the call ran; None for other tools.
@@ -45,7 +46,7 @@ class Entry:
         why: For a result: what decided about the call in the permission mode ``guard``; empty in other modes.
         said: The person's words with the answer.
         media: For a task or another message from a person: the parts of the message that are not text.
-        used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited`` for people.
+        used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited``.
     """
 
     kind: Kind
@@ -109,6 +110,22 @@ def step_of(record: Record) -> int | None:
     return answers if isinstance(answers, int) and not isinstance(answers, bool) else None
 
 
+def without_files(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return a message without the files at its end, and their names and texts.
+
+    The page puts each text file after the message: its name, a colon, and the text in a fence.
+    """
+    files: list[tuple[str, str]] = []
+    while (fence := _FENCE.search(text)) is not None:
+        head, mark, content = text[: fence.start()].rpartition(f":\n\n{fence[1]}\n")
+        before, gap, name = head.rpartition("\n\n")
+        if not mark or not name or "\n" in name or (head != name and not gap):
+            break
+        files.insert(0, (name, content))
+        text = before
+    return text, files
+
+
 class _StoryReader:
     def __init__(self) -> None:
         self._story = Story()
@@ -164,7 +181,7 @@ class _StoryReader:
         if isinstance(task, str):
             self._waited = 0.0
             self._story.task = self._shown_task = task
-            self._story.title = self._story.title or task
+            self._story.title = self._story.title or without_files(task)[0] or task
             self._add("task", task, record, step=0)
 
     def _state(self, record: Record, step: int) -> None:

@@ -13,13 +13,14 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.permissions import Permission, PermissionRequest, wider_rules
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
+from pure_agent_loop.server.api.versions import LABEL
 from pure_agent_loop.server.hub import WAITS, hash_key
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.fork import end_of_step
-from pure_agent_loop.sessions.story import read_story
+from pure_agent_loop.sessions.story import read_story, without_files
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
 from pure_agent_loop.toolbox.shell.syntax import simple_commands
@@ -139,31 +140,53 @@ async def check_exists(service: Service, session: str) -> None:
 async def edit(
     service: Service, person: Person, session: str, body: models.Edit, key: str = ""
 ) -> tuple[models.RunBody, bool]:
-    """Fork a session at a step, and start a run with another message in the fork."""
-    key_hash, new = hash_key(person, key, [session, body]), None
+    """Start a run with another message after a step: in a copy of the session, as a version of it."""
+    key_hash = hash_key(person, key, [session, body])
     if (existing := service.hub.find_by_key(key_hash)) is not None:
         return run_model(existing, person), False
+    service.session_of(person, session)
+    new = person.new_session_id()
     if body.step:
-        new = (await fork(service, person, session, models.Fork(step=body.step))).session
-    else:
-        service.session_of(person, session)
+        await _copy(service, session, body.step, new)
     agent = body.agent or next((run.agent for run in reversed(service.hub.of_session(session))), None)
-    return await _start(service, person, body, agent, new, key_hash)
+    run, is_new = await _start(service, person, body, agent, new, key_hash)
+    if is_new:
+        file = service.hub.file
+        file.label(LABEL, new, f"{body.step} {session}")
+        for kind in ("title", "folder", "pin"):
+            file.label(kind, new, file.labels[kind].get(session, ""))
+        if body.step and (title := await asyncio.to_thread(title_of, service, session)):
+            file.label("title", new, title)
+    return run, is_new
 
 
 def title_of(service: Service, session: str) -> str:
     """Return the title of a session: the name that a person gave it, or its first task."""
     named, runs = service.hub.file.labels["title"].get(session), service.hub.of_session(session)
-    title = named or service.titles.get(session) or (runs[0].task if runs else "")
+    title = (
+        named or service.titles.get(session) or (_task_title(runs[0].shown or runs[0].task) if runs else "")
+    )
     if not title:
         store = service.hub.sessions.store
         first = getattr(store, "first", lambda _: None)(session)  # reads only the first record
-        title = str(first.data.get("task") or "") if first is not None else ""
+        title = _task_title(str(first.data.get("task") or "")) if first is not None else ""
         if not title:
             with contextlib.suppress(PureAgentLoopError, LookupError):
                 title = read_story(store.read(session).records).title
         service.titles[session] = title
     return title[:TITLE]
+
+
+async def _copy(service: Service, session: str, step: int | None, new: str) -> None:
+    try:
+        async with service.hub.turn(session):  # blocks answers during the copy
+            await asyncio.to_thread(service.hub.sessions.fork, session, step, new)
+    except ConfigError as error:
+        raise HttpProblem(409, error) from error
+
+
+def _task_title(task: str) -> str:
+    return without_files(task)[0] or task
 
 
 async def fork(service: Service, person: Person, session: str, body: models.Fork) -> models.Forked:
@@ -179,13 +202,9 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
         await service.hub.wait_stopped(session)
         service.hub.check_free(session)
         snapshots = await snapshots_with(service, session)
-    try:
-        async with service.hub.turn(session):  # blocks answers during the copy
-            await asyncio.to_thread(service.hub.sessions.fork, session, body.step, new)
-            if snapshots is not None:
-                files = _undo_body(await snapshots.undo(session, since=moment))
-    except ConfigError as error:
-        raise HttpProblem(409, error) from error
+    await _copy(service, session, body.step, new)
+    if snapshots is not None:
+        files = _undo_body(await snapshots.undo(session, since=moment))
     if title := await asyncio.to_thread(title_of, service, session):
         fork_title = title if title.endswith(FORK) else f"{title[: TITLE - len(FORK)]}{FORK}"
         service.hub.file.label("title", new, fork_title)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from pure_agent_loop.llm.messages import is_media
-from pure_agent_loop.server.api.models import ApiModel, Count, SentFile
+from pure_agent_loop.server.api.models import ApiModel, SentFile
 from pure_agent_loop.server.api.operation import ApiRequest, Operation, session_in
 from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import not_found

@@ -254,6 +254,7 @@ class SessionSummary(ApiModel):
     state: str = ""
     folder: str = ""
     pinned: bool = False
+    versions: list[str] = Field([], description="sessions with other versions of this conversation")
     found: str = Field("", description="the text around the search result, if that is not in the title")
 
 
@@ -293,7 +294,15 @@ class SessionEntry(ApiModel):
     command: dict[str, Any] = {}
     said: str = Field("", description="the words with the answer to a question")
     media: list[SentFile] = Field([], description="what a person sent with a message")
-    used: dict[str, Any] = Field({}, description="of a run that ended: its steps, tokens, cost and waiting time")
+    used: dict[str, Any] = Field({}, description="steps, tokens, cost and waiting time of a run that ended")
+
+
+class Versions(ApiModel):
+    """A message with versions: the number of its entry, the version shown, and the session of each."""
+
+    index: Count
+    at: Count
+    sessions: list[str]
 
 
 class SessionBody(ApiModel):
@@ -310,6 +319,7 @@ class SessionBody(ApiModel):
     entries: list[SessionEntry]
     total: Count
     problems: list[str]
+    versions: list[Versions] = []
 
 
 class Question(ApiModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,10 +11,12 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from pure_agent_loop.errors import SessionNotFoundError
 from pure_agent_loop.server.api import actions, models
 from pure_agent_loop.server.api.files import files_of, sent_files
 from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation, action_handler, session_in
 from pure_agent_loop.server.api.runs import key_of, paginate, run_response
+from pure_agent_loop.server.api.versions import family, root_of, versions_of
 from pure_agent_loop.server.asking import NOT_WAITING
 from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import ALREADY_ANSWERED, HttpProblem
@@ -46,6 +49,9 @@ async def _list(request: ApiRequest) -> models.Sessions:
         return (info.updated + (PINNED if info.id in pins else 0), info.id)
 
     sessions.sort(key=place, reverse=True)
+    roots = {info.id: root_of(hub, info.id) for info in sessions}
+    newest = {roots[info.id]: info for info in sorted(sessions, key=lambda info: info.updated)}
+    sessions = [info for info in sessions if newest[roots[info.id]] is info]
     page, cursor = paginate(sessions, request.query, place)
     titles = await asyncio.to_thread(
         lambda: {info.id: actions.title_of(request.service, info.id) for info in page}
@@ -88,6 +94,7 @@ def _summary(
         state=runs[-1].state if runs else "",
         folder=service.hub.file.labels["folder"].get(info.id, ""),
         pinned=info.id in service.hub.file.labels["pin"],
+        versions=[one for one in family(service.hub, info.id) if one != info.id],
         found=found.get(info.id, ""),
     )
 
@@ -126,6 +133,7 @@ async def _get(request: ApiRequest) -> models.SessionBody:
         entries=page,
         total=len(story.entries),
         problems=loaded.problems if loaded and operates else [],
+        versions=await versions_of(hub, session, story.entries),
     )
 
 
@@ -166,11 +174,15 @@ def _is_shown(entry: Entry, visibility: Visibility) -> bool:
 
 async def _delete(request: ApiRequest) -> None:
     session, hub = session_in(request), request.service.hub
-    await hub.wait_stopped(session)
-    hub.check_free(session)
+    versions = family(hub, session)
+    for each in versions:
+        await hub.wait_stopped(each)
+        hub.check_free(each)
     engine = request.service.engine
-    await asyncio.to_thread(hub.sessions.delete if engine is None else engine.delete_session, session)
-    hub.forget_session(session)
+    for each in versions:
+        with contextlib.suppress(SessionNotFoundError) if each != session else contextlib.nullcontext():
+            await asyncio.to_thread(hub.sessions.delete if engine is None else engine.delete_session, each)
+        hub.forget_session(each)
 
 
 async def _export(request: ApiRequest) -> Response:
@@ -212,7 +224,8 @@ def _label(kind: str, text_of: Callable[[Any], str]) -> Handler:
     async def handle(request: ApiRequest) -> None:
         session = session_in(request)
         await actions.check_exists(request.service, session)
-        request.service.hub.file.label(kind, session, text_of(request.body))
+        for version in family(request.service.hub, session):
+            request.service.hub.file.label(kind, version, text_of(request.body))
 
     return handle
 

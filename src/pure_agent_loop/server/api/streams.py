@@ -96,7 +96,6 @@ class Viewer:
             if self._service.closing.is_set() and self.cursor >= channel.last:
                 raise DroppedError(STOPPING)
 
-
     def _is_left_out(self, entry: ChannelEntry) -> bool:
         run = self._service.hub.runs.get(entry.run) if self._whole and entry.type in PIECES else None
         return run is not None and not run.is_open

@@ -80,7 +80,7 @@ function Title({ session, title }) {
 
 function Head({ place }) {
   const session = store.current.value, run = store.view.value.run.value;
-  const info = store.sessions.value.find((other) => other.id === session);
+  const info = store.infoOf(session);
   const title = place ? t(place) : session ? info?.title || run?.task || t("untitled") : t("new");
   const waits = store.waiting.value.length, about = [store.agents.value.length > 1 && run?.agent, run?.modelName].filter(Boolean).join(" · ");
   const isInspected = OF_SESSION.includes(store.panel.value);

@@ -117,7 +117,7 @@ function grouped(items) {
 
 function Item({ item }) {
   const rev = item.rev.value; // redraw only this item when it changes
-  if (item.kind === "user") return html`<${UserMessage} item=${item} />`;
+  if (item.kind === "user") return html`<${UserMessage} item=${item} rev=${rev} />`;
   if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} />${item.isLast && html`<${Actions} item=${item} />`}</article>`;
   if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${!item.final && item.seconds === undefined ? html`${t("thinking")}… <${Clock} since=${item.time} />` : item.seconds >= 1 ? t("thoughtFor", { time: seconds(Math.round(item.seconds)) }) : t("thought")}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
@@ -159,7 +159,7 @@ function Unsent({ view }) {
 // The text of a message in its bubble, with what was sent with it.
 function Said({ text, media }) {
   const sent = withoutFiles(text);
-  return html`<div class="bubble"><${Sent} media=${[...(media ?? []), ...sent.files]} />${sent.text}</div>`;
+  return html`<div class="bubble"><${Sent} media=${[...(media ?? []), ...sent.files]} /><span>${sent.text}</span></div>`;
 }
 
 function Bubble({ text, media, why, back }) {
@@ -184,7 +184,15 @@ function UserMessage({ item }) {
   }
   return html`<article class="item said" aria-label=${t("you")}><${Said} text=${item.text} media=${item.media} />
     ${item.by && item.by !== store.me.value.name && html`<p class="dim">${item.by}</p>`}
-    ${canEdit && html`<button class="quiet" onClick=${() => setDraft(sent.text)}>${t("edit")}</button>`}</article>`;
+    ${canEdit && html`<div class="below"><button class="quiet" onClick=${() => setDraft(sent.text)}>${t("edit")}</button><${Versions} item=${item} /></div>`}</article>`;
+}
+
+// The versions of a message: each is a session.
+function Versions({ item }) {
+  const found = item.index !== undefined && store.view.value.versions.value.find((each) => each.index === item.index);
+  if (!found) return null;
+  const { at, sessions } = found, step = (by, sign, words) => html`<button class="icon" aria-label=${t(words)} title=${t(words)} disabled=${!sessions[at + by]} onClick=${() => store.open(sessions[at + by])}>${sign}</button>`;
+  return html`<span class="versions" role="group" aria-label=${t("versions")}>${step(-1, "‹", "versionBefore")}<span>${at + 1}/${sessions.length}</span>${step(1, "›", "versionAfter")}</span>`;
 }
 
 function End({ item }) {

@@ -54,7 +54,7 @@ function dated(sessions) {
 }
 
 function Session({ session }) {
-  const isOpen = store.current.value === session.id;
+  const isOpen = [session.id, ...session.versions].includes(store.current.value);
   const state = session.state === "running" ? "running" : session.state.startsWith("waiting") ? "waiting" : "";
   const title = session.title || t("untitled"), change = (what) => () => store.change(what, session);
   return html`<li class=${isOpen ? "open" : ""}>

@@ -2,7 +2,7 @@
 import { batch, effect, signal } from "./html.js";
 import { View } from "./view.js";
 import { clock, subject, t, verb } from "./words.js";
-import { loadSessions } from "./list.js";
+import { loadSessions, sessions } from "./list.js";
 import { deliver, deliverAll, forget, openOutbox, outbox, track, waitingIn } from "./outbox.js";
 import { Wire, api, connection, guarded, note, oneAtATime, problem, sessionAt, showError } from "./wire.js";
 export * from "./list.js";
@@ -191,6 +191,8 @@ export const open = guarded(async (session, isReset = false) => {
   const isNew = (entry) => isWhole && entry.time >= newest.created;
   opened.recorded = details.entries.filter(isNew);
   opened.earlier = details.entries[0]?.index ?? 0;
+  opened.next = opened.recorded[0]?.index ?? details.total;
+  opened.versions.value = details.versions;
   opened.fromEntries(details.entries.filter((entry) => !isNew(entry)), session);
   if (newest && !isWhole) opened.adopt(newest);
   if (newest) await watchSoon(session, isWhole ? newest.first_event - 1 : details.last_event);
@@ -222,6 +224,7 @@ function watchSoon(session, after) {
   return wire.watch(session, after).catch(() => {}); // not connected yet: watches after connecting
 }
 
+export const infoOf = (session) => sessions.value.find((other) => other.id === session || other.versions.includes(session));
 export const addressOf = (session) => `#s=${encodeURIComponent(session)}`;
 function address() { return isPlace(panel.value) ? `#/${PLACES[panel.value]}` : current.value ? addressOf(current.value) : ""; }
 let isEntered = false; // until then, the address determines what to open
@@ -273,8 +276,9 @@ export const answerAll = async (text) => {
 };
 
 export const remove = guarded(async (session) => {
+  const isOpened = session === current.value || infoOf(current.value)?.id === session;
   await api("DELETE", `${sessionAt(session)}`);
-  if (session === current.value) { goTo("", "replaceState"); fresh(); }
+  if (isOpened) { goTo("", "replaceState"); fresh(); }
   await loadSessions();
 });
 

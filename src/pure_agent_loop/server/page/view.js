@@ -22,6 +22,8 @@ export class View {
     this.notices = new Set();
     this.plans = new Map(); // the first plan of each run
     this.steered = []; // messages that a run has taken, and the model has not read yet
+    this.versions = signal([]); // messages with several versions: their entry's number, the version shown, and the session of each
+    this.next = undefined; // number of the next message's entry, if known
     this.earlier = 0; // number of entries before those that are shown
     this.recorded = []; // entries of runs that are shown from events: they have the files that were sent
   }
@@ -74,7 +76,8 @@ export class View {
     this.run.value = { ...run };
     const lost = (this.fresh || this.items.value).find((item) => item.isLost && item.text === data.task);
     if (lost) this.drop(lost); // sent again
-    this.add("user", { text: data.task, run: run.id, time: event.timestamp, awaits: data.media });
+    this.add("user", { text: data.task, run: run.id, time: event.timestamp, awaits: data.media, index: this.next });
+    this.next = undefined;
     this.takeSent();
   }
 
@@ -255,10 +258,11 @@ export class View {
     if (last?.text === "retry") { last.about = about; this.changed(last); } else this.add("note", { text: "retry", about }); // one line that counts
   }
 
-  on_notice(data, event) {
+  on_notice(data, event, run) {
     const read = this.steered.findIndex((other) => other.run === event.run && isRead(other.text, data));
     if (read >= 0) { this.add("user", this.steered.splice(read, 1)[0]); return; }
-    if (!data.message || this.notices.has(data.message)) return; // show each notice once
+    const isModel = event?.step === 0 && run?.modelName && data.message?.includes(run.modelName); // in the head of the page
+    if (!data.message || isModel || this.notices.has(data.message)) return; // show each notice once
     this.notices.add(data.message);
     const last = (this.fresh || this.items.value).at(-1);
     if (event?.step !== 0) this.add("note", { plain: data.message });
@@ -313,7 +317,7 @@ export class View {
     for (const entry of entries) {
       if (entry.kind === "task") run = `entry ${entry.index}`;
       const { text, call_id: callId } = entry, fields = { text, run, final: true, step: entry.step, time: entry.time };
-      if (entry.kind === "task" || entry.kind === "user") this.add("user", { ...fields, isSteer: entry.kind === "user", media: sentOf(entry, session) });
+      if (entry.kind === "task" || entry.kind === "user") this.add("user", { ...fields, index: entry.index, isSteer: entry.kind === "user", media: sentOf(entry, session) });
       else if (entry.kind === "answer") this.add("answer", fields);
       else if (entry.kind === "thinking") this.add("reasoning", { ...fields, seconds: entry.seconds });
       else if (entry.kind === "call") calls.set(callId, this.add("call", { tool: entry.tool, callId, args: parsed(text), state: "stopped", run, step: entry.step, progress: "" }));

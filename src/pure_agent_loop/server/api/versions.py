@@ -1,0 +1,85 @@
+"""Versions of a conversation: each edit or retry of a message is a session of its own.
+
+A label of the session names its origin, ``STEP PARENT``: its first own message replaced the message of the parent
+after that step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import accumulate
+
+from pure_agent_loop.server.api import models
+from pure_agent_loop.server.hub import Hub
+from pure_agent_loop.sessions.story import Entry
+
+LABEL = "version"
+
+
+def family(hub: Hub, session: str) -> list[str]:
+    """Return the sessions that are versions of one conversation, the first one first."""
+    root = root_of(hub, session)
+    return [root, *(other for other in hub.file.labels[LABEL] if root_of(hub, other) == root)]
+
+
+def root_of(hub: Hub, session: str) -> str:
+    """Return the session that the first version of a conversation is in."""
+    while origin := _origin(hub, session):
+        session = origin[1]
+    return session
+
+
+def _origin(hub: Hub, session: str) -> tuple[int, str] | None:
+    step, _, parent = hub.file.labels[LABEL].get(session, "").partition(" ")
+    return (int(step), parent) if parent else None
+
+
+def _owner(hub: Hub, session: str, step: int) -> str:
+    """Return the session that has the first version of the message after a step of a session."""
+    while (origin := _origin(hub, session)) and origin[0] >= step:
+        session = origin[1]
+    return session
+
+
+async def versions_of(hub: Hub, session: str, entries: Sequence[Entry]) -> list[models.Versions]:
+    """Return the messages of a session that have several versions."""
+    others = family(hub, session)
+    if len(others) == 1:
+        return []
+    others = [
+        one for one in others if await asyncio.to_thread(hub.sessions.exists, one) or hub.of_session(one)
+    ]
+    messages: dict[int, set[str]] = {}  # sessions with versions of the message after a step
+    for other in others:
+        if (origin := _origin(hub, other)) and _owner(hub, other, origin[0]) == _owner(
+            hub, session, origin[0]
+        ):
+            messages.setdefault(origin[0], {_owner(hub, session, origin[0])}).add(other)
+    return [_versions(hub, session, step, found, others, entries) for step, found in sorted(messages.items())]
+
+
+def _versions(
+    hub: Hub, session: str, step: int, found: set[str], others: Sequence[str], entries: Sequence[Entry]
+) -> models.Versions:
+    def version(other: str) -> str:
+        """Return the version that a session shows; empty if it has another message there."""
+        while other not in found:
+            origin = _origin(hub, other)
+            if origin is None or origin[0] < step:
+                return ""
+            other = origin[1]
+        return other
+
+    def used(other: str) -> float:
+        return max((run.updated for run in hub.of_session(other)), default=0.0)
+
+    members = [other for other in others if other in found]
+    shown = [max((other for other in others if version(other) == one), key=used) for one in members]
+    steps = accumulate((entry.step for entry in entries), max, initial=0)  # the last one before each entry
+    indexes = (
+        i for i, (entry, last) in enumerate(zip(entries, steps)) if entry.kind == "task" and last >= step
+    )
+    index = next(indexes, len(entries))  # at the end: the run has just started
+    at = members.index(version(session)) if version(session) in members else 0
+    return models.Versions(index=index, at=at, sessions=shown)
