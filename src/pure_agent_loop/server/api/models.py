@@ -398,6 +398,19 @@ class StepFiles(ApiModel):
     changes: list[FileDifference]
 
 
+class Change(ApiModel):
+    """A step that changed files: when it began, and whether it was undone."""
+
+    time: float
+    is_undone: bool
+
+
+class Changes(ApiModel):
+    """Steps that changed files, in order."""
+
+    changes: list[Change]
+
+
 class ToolBody(ApiModel):
     """An agent's tool."""
 

@@ -1,6 +1,6 @@
 """Versions of a conversation: each edit or retry of a message is a session of its own.
 
-A label of the session names its origin, ``STEP PARENT``: its first own message replaced the message of the parent
+A label of the session names its origin, ``STEP PARENT``: its first own message replaced the parent's message
 after that step.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import accumulate
 
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.hub import Hub
@@ -76,10 +75,9 @@ def _versions(
 
     members = [other for other in others if other in found]
     shown = [max((other for other in others if version(other) == one), key=used) for one in members]
-    steps = accumulate((entry.step for entry in entries), max, initial=0)  # the last one before each entry
-    indexes = (
-        i for i, (entry, last) in enumerate(zip(entries, steps)) if entry.kind == "task" and last >= step
-    )
-    index = next(indexes, len(entries))  # at the end: the run has just started
+    index = before = 0
+    while index < len(entries) and not (entries[index].kind == "task" and before >= step):
+        before = max(before, entries[index].step)
+        index += 1  # at the end: the run has just started
     at = members.index(version(session)) if version(session) in members else 0
     return models.Versions(index=index, at=at, sessions=shown)

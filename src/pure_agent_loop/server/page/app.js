@@ -27,6 +27,21 @@ function Panel({ name }) {
   return loaded && html`<${loaded.component} />`;
 }
 
+// The open dialog, loaded on first use.
+function Dialog() {
+  const [known, setKnown] = useState(null), asked = store.dialog.value;
+  useEffect(() => { if (asked && !known) import("./dialogs.js").then((module) => setKnown(module.DIALOGS), store.showError); }, [asked]);
+  return asked && known && html`<${known[asked.name]} key=${asked.name} ...${asked} />`;
+}
+
+// Keys that work everywhere on the page.
+function pressed(event) {
+  const isText = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName), ask = (name) => { event.preventDefault(); store.dialog.value = store.dialog.value ? null : { name }; };
+  if (!store.me.value || !store.mayUse() || event.isComposing) return;
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") ask("palette");
+  else if (event.key === "?" && !isText) ask("keys");
+}
+
 // A panel next to the conversation; the panels of a session share tabs.
 function Drawer({ name }) {
   const tabs = OF_SESSION.filter((tab) => !FOR_OPERATORS.includes(tab) || store.mayOperate());
@@ -37,11 +52,12 @@ function Drawer({ name }) {
 }
 
 export function App() {
+  useEffect(() => { addEventListener("keydown", pressed); return () => removeEventListener("keydown", pressed); }, []);
   const name = store.panel.value, isPlace = store.isPlace(name), isDrawer = name && !isPlace && (store.current.value || !OF_SESSION.includes(name));
   if (connection.value === "signedOut") return html`<${Login} />`;
   if (!store.me.value) return html`<main class="login"><p>${t("connecting")}</p></main>`;
   const isFresh = store.isFresh();
-  return html`${!isPlace && html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>${t("skip")}</a>`}
+  return html`<${Dialog} />${!isPlace && html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>${t("skip")}</a>`}
     <div class="page ${store.sideOpen.value ? "side-open" : ""} ${isDrawer ? "with-drawer" : ""}">
       <${Sidebar} />
       <div class="scrim" onClick=${() => { store.sideOpen.value = false; }}></div>
@@ -81,7 +97,7 @@ function Title({ session, title }) {
 function Head({ place }) {
   const session = store.current.value, run = store.view.value.run.value;
   const info = store.infoOf(session);
-  const title = place ? t(place) : session ? info?.title || run?.task || t("untitled") : t("new");
+  const title = place ? t(place) : session ? store.titleOf(session) || t("untitled") : t("new");
   const waits = store.waiting.value.length, about = [store.agents.value.length > 1 && run?.agent, run?.modelName].filter(Boolean).join(" · ");
   const isInspected = OF_SESSION.includes(store.panel.value);
   return html`<header>
@@ -92,7 +108,7 @@ function Head({ place }) {
     ${session && !place && html`<button class="icon" aria-label=${t("inspect")} title=${t("inspect")} aria-pressed=${isInspected} onClick=${() => { store.panel.value = isInspected ? "" : "timeline"; }}><${Icon} name="chart" /></button>
     <${Menu} label=${t("more")}>
       <button onClick=${() => history.fork()}><${Icon} name="fork" /> ${t("fork")}</button>
-      ${history.canUndo() && html`<button onClick=${history.undo}><${Icon} name="undo" /> ${t("undo")}</button>`}
+      ${store.canUndo() && html`<button onClick=${history.undo}><${Icon} name="undo" /> ${t("undo")}</button>`}
       ${store.mayOperate() && ["markdown", "html"].map((form) => html`<a class="button" key=${form} href=${here(`${sessionAt(session)}/export?form=${form}`)} download><${Icon} name="download" /> ${t("export")} (${form === "html" ? "HTML" : "Markdown"})</a>`)}
       <hr /><button class="danger" onClick=${() => store.change("delete", info ?? { id: session, title, folder: "" })}><${Icon} name="trash" /> ${t("delete")}…</button>
     <//>`}

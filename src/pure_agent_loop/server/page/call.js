@@ -23,6 +23,7 @@ export function Call({ item, rev }) {
     <summary><span class="mark" role="img" aria-label=${store.stateWord(item.state)}>${isRunning ? html`<i class="spinner"></i>` : html`<${Icon} name=${iconOf(item.tool)} />`}</span>
       <span class="tool">${verb(item.tool, item)}</span> <span class="brief">${subject(item.args)}</span>
       ${change && item.state === "done" && html`<${Counts} change=${change} />`}
+      ${item.isUndone && html`<span class="by">(${t("isUndone")})</span>`}
       ${item.by && html`<span class="by">${answeredBy(item)}</span>`}
       <span class="time">${isRunning ? html`<${Clock} since=${item.start} />` : outcome(item)}</span></summary>
     ${isOpen && html`<${Inside} item=${item} change=${change} rev=${rev} />`}
@@ -69,7 +70,7 @@ function Todo({ items, item }) {
 export function Calls({ items }) {
   const [isOpen, setOpen] = useState(false);
   const failed = items.filter((item) => item.state === "failed").length, time = items.reduce((sum, item) => sum + (item.seconds || 0), 0);
-  const about = [t("steps", { n: items.length }), failed ? t("nFailed", { n: failed }) : "", time >= 1 ? seconds(time) : ""].filter(Boolean).join(" · ");
+  const about = [t("calls", { n: items.length }), failed ? t("nFailed", { n: failed }) : "", time >= 1 ? seconds(time) : ""].filter(Boolean).join(" · ");
   return html`<details class="item calls ${failed ? "failed" : ""}" data-from=${items[0].id} data-to=${items.at(-1).id} onToggle=${(event) => { if (event.target.classList.contains("calls")) setOpen(event.target.open); }}>
     <summary><span class="mark"><${Icon} name="list" /></span><span class="tool">${about}</span>
       <span class="brief">${[...new Set(items.map((item) => verb(item.tool, item)))].join(", ")}</span></summary>
@@ -101,7 +102,7 @@ function Inside({ item, change }) {
   return html`<div class="inside">
     ${isShell ? html`<${Code} text=${`$ ${item.args.command}\n${result ?? item.progress ?? ""}`} language="" label="shell" />`
       : change ? html`<${Diff} change=${change} />` : html`<${Args} args=${item.args} />`}
-    ${!isShell && result !== undefined && html`<${Code} text=${result} language=${kindOf(result)} label=${t("output")} />`}
+    ${!isShell && result !== undefined && !(change && item.state === "done") && html`<${Code} text=${result} language=${kindOf(result)} label=${t("output")} />`}
   </div>`;
 }
 

@@ -95,6 +95,10 @@ export function Composer() {
   const key = (event) => {
     if (keys.current?.(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+    if (event.key === "ArrowUp" && !text && !store.isOpen(run)) {
+      const last = store.view.value.items.value.findLast((item) => item.kind === "user" && !item.isSteer);
+      if (last && store.current.value) { event.preventDefault(); store.toEdit.value = last; }
+    }
     if (event.key === "Escape" && isRunning && !asked.length) store.stop();
   };
   useEffect(() => { // files, wherever they are dropped

@@ -1,6 +1,6 @@
 // Actions on a conversation as a whole: edit a message, ask again, fork, undo.
 import { asUrls } from "./sent.js";
-import { agents, chosen, current, entriesOf, guarded, loadSessions, note, open, view, wire } from "./store.js";
+import { chosen, current, entriesOf, guarded, loadChanges, loadSessions, note, open, view, wire } from "./store.js";
 import { freshKey } from "./wire.js";
 import { t } from "./words.js";
 
@@ -36,14 +36,10 @@ export const fork = guarded(async (step, files) => {
   await open(forked.session);
 });
 
-export const canUndo = () => {
-  const run = view.value.run.value;
-  return Boolean((agents.value.find((each) => each.name === run?.agent) ?? agents.value[0])?.can_undo);
-};
-
 export const undo = guarded(async () => {
   try {
     const report = await wire.ask("undo", { session: current.value }), files = [...report.restored, ...report.removed];
+    loadChanges();
     note.value = files.length ? t("undone", { files: files.join(", ") }) : t("nothingToUndo");
   } catch (error) {
     if (error.problem?.type !== "urn:pure-agent-loop:nothing-to-undo") throw error;

@@ -5,8 +5,8 @@ import { api, guarded, oneAtATime, sessionAt } from "./wire.js";
 export const sessions = signal([]);
 export const moreSessions = signal(null);
 export const search = signal(null); // words that were searched for, and the sessions that contain them
-export const edited = signal(null); // which property of a session is being changed, and the session
-export const change = (what, session) => { edited.value = { what, session }; };
+export const dialog = signal(null); // the open dialog of dialogs.js, and what it is about
+export const change = (what, session) => { dialog.value = { name: "change", what, session }; };
 
 export const loadSessions = oneAtATime(async () => {
   const page = await api("GET", "/api/sessions?limit=100");

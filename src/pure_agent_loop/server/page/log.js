@@ -118,7 +118,7 @@ function grouped(items) {
 function Item({ item }) {
   const rev = item.rev.value; // redraw only this item when it changes
   if (item.kind === "user") return html`<${UserMessage} item=${item} rev=${rev} />`;
-  if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} />${item.isLast && html`<${Actions} item=${item} />`}</article>`;
+  if (item.kind === "answer") return html`<h3 class="heard">${agentName()}</h3><article class="item answer ${item.final ? "" : "open"}" aria-label=${agentName()}><${Markdown} text=${item.text} />${item.isLast && html`<${Actions} item=${item} />`}</article>`;
   if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${!item.final && item.seconds === undefined ? html`${t("thinking")}… <${Clock} since=${item.time} />` : item.seconds >= 1 ? t("thoughtFor", { time: seconds(Math.round(item.seconds)) }) : t("thought")}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
   if (item.kind === "error") return html`<div class="item error" role="alert"><p>${item.plain}</p>${isNewest(item) && html`<button onClick=${() => history.retry(item)}>${t("tryAgain")}</button>`}</div>`;
@@ -126,6 +126,8 @@ function Item({ item }) {
   if (item.kind === "end") return html`<${End} item=${item} />`;
   return html`<p class="item note">${item.plain || t(item.text, item.about)}</p>`;
 }
+
+const agentName = () => store.view.value.run.value?.agent || store.agent.value;
 
 const isNewest = (item) => !store.isOpen(store.view.value.run.value) && store.current.value && store.view.value.items.value.slice(-3).includes(item);
 
@@ -168,13 +170,14 @@ function Bubble({ text, media, why, back }) {
 }
 
 function UserMessage({ item }) {
-  const [draft, setDraft] = useState(null);
+  const [draft, setDraft] = useState(null), isAsked = store.toEdit.value === item;
+  useEffect(() => { if (isAsked) { store.toEdit.value = null; setDraft(withoutFiles(item.text).text); } }, [isAsked]);
   if (item.isLost) return !waitingIn(store.current.value).some((entry) => entry.text === item.text) && html`<${Bubble} text=${item.text} why="notRead" />`;
   const canEdit = !item.isSteer && store.current.value, sent = withoutFiles(item.text);
   if (draft !== null) {
     const resend = (event) => { event.preventDefault(); if (draft.trim()) history.edit(item, withFiles(draft.trim(), sent.files)); };
     const key = (event) => {
-      if (event.key === "Escape") setDraft(null);
+      if (event.key === "Escape") { setDraft(null); document.getElementById("message")?.focus(); }
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.tagName === "TEXTAREA") resend(event);
     };
     return html`<form class="item said editing" onSubmit=${resend} onKeyDown=${key}>
@@ -182,7 +185,7 @@ function UserMessage({ item }) {
       <textarea aria-label=${t("message")} title=${t("keysHint")} rows=${Math.min(10, Math.max(3, draft.split("\n").length))} value=${draft} onInput=${(event) => setDraft(event.target.value)} ref=${(box) => box && !box.dataset.seen && (box.dataset.seen = "1", box.focus())}></textarea>
       <p><button class="primary">${t("send")}</button> <button type="button" onClick=${() => setDraft(null)}>${t("cancel")}</button></p></form>`;
   }
-  return html`<article class="item said" aria-label=${t("you")}><${Said} text=${item.text} media=${item.media} />
+  return html`<h2 class="heard">${t("you")}</h2><article class="item said" aria-label=${t("you")}><${Said} text=${item.text} media=${item.media} />
     ${item.by && item.by !== store.me.value.name && html`<p class="dim">${item.by}</p>`}
     ${canEdit && html`<div class="below"><button class="quiet" onClick=${() => setDraft(sent.text)}>${t("edit")}</button><${Versions} item=${item} /></div>`}</article>`;
 }
@@ -196,7 +199,7 @@ function Versions({ item }) {
 }
 
 function End({ item }) {
-  const parts = [seconds(item.seconds)];
+  const parts = item.seconds >= 0.05 ? [seconds(item.seconds)] : [];
   if (item.waited >= 1) parts.push(t("waited", { time: seconds(item.waited) }));
   if (item.steps) parts.push(t("steps", { n: item.steps }));
   if (item.tokens) parts.push(t("tokens", { n: item.tokens.toLocaleString() }));

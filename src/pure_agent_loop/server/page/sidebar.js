@@ -1,10 +1,9 @@
-// The sidebar: sessions with search, panels, language, theme and sign-out.
-import { html, useEffect, useRef, useState } from "./html.js";
+// The sidebar: sessions with search, panels, and the settings' button.
+import { html, useRef, useState } from "./html.js";
 import { Menu } from "./menu.js";
 import { Icon } from "./icons.js";
 import * as store from "./store.js";
-import { Notify } from "./questions.js";
-import { choose, language, size, t, theme, thinking } from "./words.js";
+import { ago, t } from "./words.js";
 
 const SEARCH_MS = 200;
 
@@ -29,9 +28,9 @@ export function Sidebar() {
         ${store.moreSessions.value && html`<button class="link" onClick=${store.loadMoreSessions}>${t("showMore")}</button>`}`}
     </nav>`}
     ${store.mayApprove() && html`<${PlaceButton} name="inbox" words="inbox" icon="inbox" count=${store.waiting.value.length} />`}
-    ${store.me.value.engine && store.mayOperate() && html`<${PlaceButton} name="fleet" words="operate" icon="chart" />`}
+    ${store.me.value.engine && store.mayOperate() && html`<${PlaceButton} name="fleet" words="operate" icon="server" />`}
     ${store.hasServers() && html`<${PlaceButton} name="servers" words="mcp" icon="tool" />`}
-    <${Settings} /><${Change} />
+    <${Settings} />
   </aside>`;
 }
 
@@ -58,7 +57,7 @@ function Session({ session }) {
   const state = session.state === "running" ? "running" : session.state.startsWith("waiting") ? "waiting" : "";
   const title = session.title || t("untitled"), change = (what) => () => store.change(what, session);
   return html`<li class=${isOpen ? "open" : ""}>
-    <a class="session" href=${store.addressOf(session.id)} aria-current=${isOpen ? "page" : undefined} onClick=${(event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); store.open(session.id); }}>
+    <a class="session" title="${title} · ${ago(session.updated)}" href=${store.addressOf(session.id)} aria-current=${isOpen ? "page" : undefined} onClick=${(event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); store.open(session.id); }}>
       ${state && html`<span class="dot ${state}" role="img" aria-label=${store.stateWord(state)}></span>`}<span class="title">${title}${session.found && html`<span class="dim">${session.found}</span>`}</span></a>
     <${Menu} label="${t("change")}: ${title}">
       <button onClick=${change("title")}><${Icon} name="pencil" /> ${t("rename")}</button>
@@ -68,41 +67,7 @@ function Session({ session }) {
     <//></li>`;
 }
 
-// Renames a session, moves it to a folder, or deletes it. Its draft survives a reload of the list.
-function Change() {
-  const edited = store.edited.value, dialog = useRef(null);
-  useEffect(() => { if (edited) dialog.current.showModal(); }, [edited]);
-  if (!edited) return null;
-  const { what, session } = edited, close = () => { store.edited.value = null; };
-  const save = async (event) => {
-    event.preventDefault();
-    const text = new FormData(event.target).get(what)?.trim();
-    close();
-    if (what === "delete") await store.remove(session.id);
-    else if (text !== session[what]) await (what === "title" ? store.rename : store.move)(session.id, text);
-  };
-  const heading = t(what === "delete" ? "deleteIt" : what === "title" ? "rename" : "moveTo", { title: session.title || t("untitled") });
-  return html`<dialog ref=${dialog} aria-label=${heading} onClose=${close} onKeyDown=${(event) => event.stopPropagation()}><form onSubmit=${save}>
-    <h2>${heading}</h2>
-    ${what === "delete" ? html`<p class="dim">${t("deleteHint")}</p>` : html`<label class="field">${t(what)}
-      <input name=${what} maxlength=${what === "title" ? 200 : 60} defaultValue=${session[what]} list=${what === "folder" ? "folders" : undefined} /></label>`}
-    ${what === "folder" && html`<datalist id="folders">${[...new Set(store.sessions.value.map((other) => other.folder))].map((name) => html`<option key=${name} value=${name} />`)}</datalist>`}
-    <p class="choices"><span class="grow"></span><button type="button" onClick=${close}>${t("cancel")}</button><button class=${what === "delete" ? "danger" : "primary"}>${t(what === "delete" ? "delete" : "save")}</button></p></form></dialog>`;
-}
-
 function Settings() {
-  const dialog = useRef(null);
-  const choice = (words, value, set, options) => html`<label>${t(words)} <select value=${value} onChange=${(event) => set(event.target.value)}>${options.map(([name, text, lang]) => html`<option value=${name} lang=${lang}>${text}</option>`)}</select></label>`;
-  const shown = [["on", t("shown")], ["off", t("hidden")]];
   return html`<div class="settings"><span class="name">${store.me.value.name}</span>
-    <button class="icon" aria-label=${t("settings")} title=${t("settings")} onClick=${() => dialog.current.showModal()}><${Icon} name="gear" /></button>
-    <dialog onKeyDown=${(event) => event.stopPropagation()} ref=${dialog} aria-label=${t("settings")} onClick=${(event) => { if (event.target === dialog.current) dialog.current.close(); }}><form method="dialog">
-      <h2>${t("settings")}</h2>
-      ${choice("language", language.value, (value) => choose("language", value), [["en", "English", "en"], ["zh", "中文", "zh-CN"]])}
-      ${choice("theme", theme.value, (value) => choose("theme", value), ["system", "light", "dark"].map((name) => [name, t(name)]))}
-      ${choice("textSize", size.value, (value) => choose("size", value), ["small", "usual", "large"].map((name) => [name, t(`size_${name}`)]))}
-      ${choice("thinking", thinking.value, (value) => choose("thinking", value), shown)}
-      ${store.mayApprove() && html`<${Notify} />`}
-      <p class="choices"><button type="button" onClick=${store.logout}>${t("logout")}</button><span class="grow"></span><button class="primary">${t("close")}</button></p>
-    </form></dialog></div>`;
+    <button class="icon" aria-label=${t("settings")} title=${t("settings")} onClick=${() => { store.dialog.value = { name: "settings" }; }}><${Icon} name="gear" /></button></div>`;
 }

@@ -1,6 +1,6 @@
 // State and actions of the page: the user, the sessions, the open session.
 import { batch, effect, signal } from "./html.js";
-import { View } from "./view.js";
+import { View, isEdit } from "./view.js";
 import { clock, subject, t, verb } from "./words.js";
 import { loadSessions, sessions } from "./list.js";
 import { deliver, deliverAll, forget, openOutbox, outbox, track, waitingIn } from "./outbox.js";
@@ -20,6 +20,7 @@ export const questions = signal([]);
 export const agent = signal("");
 export const model = signal(""); // chosen for the next message; empty for the agent's own
 export const waiting = signal([]); // all questions this person may answer
+export const toEdit = signal(null); // the item of a message that is to be edited
 export const sent = signal(0); // messages sent, so that the log shows the newest
 export const past = signal(null); // the step that the time line shows, or null
 export const panel = signal(""); // the open panel of app.js, or empty
@@ -74,7 +75,7 @@ function flush() {
   for (const event of events) if (event.type === "answered") drop(callKey({ session: event.session, call_id: event.data.call_id }));
   if (events.some((event) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(event.type))) { loadQuestions(); loadWaiting(); }
   if (events.some((event) => ["run_start", "run_end", "run_state"].includes(event.type))) loadSessions();
-  if (events.filter(bringsFiles).length) loadFiles();
+  if (events.filter(bringsFiles).length) { loadFiles(); loadChanges(); }
 }
 
 export const wire = new Wire({
@@ -153,7 +154,9 @@ export const loadWaiting = oneAtATime(async () => {
   }
 });
 
-effect(() => { document.title = `${waiting.value.length ? `(${waiting.value.length}) ` : ""}pure-agent-loop`; });
+export const infoOf = (session) => session && sessions.value.find((other) => other.id === session || other.versions.includes(session));
+export const titleOf = (session) => infoOf(session)?.title || view.value.run.value?.task || "";
+effect(() => { document.title = `${waiting.value.length ? `(${waiting.value.length}) ` : ""}${titleOf(current.value) || "pure-agent-loop"}`; });
 
 export const isKnown = () => !queue.length && (!wire.watching || (wire.watching.isOn && wire.watching.after >= wire.watching.last)); // the view is up to date
 
@@ -198,7 +201,15 @@ export const open = guarded(async (session, isReset = false) => {
   if (newest) await watchSoon(session, isWhole ? newest.first_event - 1 : details.last_event);
   loadQuestions();
   loadFiles();
+  loadChanges();
 });
+
+// Which edits were undone.
+export const loadChanges = oneAtATime(async () => {
+  const session = current.value, shown = view.value;
+  if (session && canUndo() && shown.items.value.some(isEdit)) shown.takeChanges((await api("GET", `${sessionAt(session)}/changes`)).changes);
+});
+export const canUndo = () => Boolean((agents.value.find((each) => each.name === view.value.run.value?.agent) ?? agents.value[0])?.can_undo);
 
 // The turns before those that are shown.
 export const loadEarlier = oneAtATime(async () => {
@@ -224,7 +235,6 @@ function watchSoon(session, after) {
   return wire.watch(session, after).catch(() => {}); // not connected yet: watches after connecting
 }
 
-export const infoOf = (session) => sessions.value.find((other) => other.id === session || other.versions.includes(session));
 export const addressOf = (session) => `#s=${encodeURIComponent(session)}`;
 function address() { return isPlace(panel.value) ? `#/${PLACES[panel.value]}` : current.value ? addressOf(current.value) : ""; }
 let isEntered = false; // until then, the address determines what to open

@@ -7,6 +7,9 @@ import { batch, signal } from "./html.js";
 // Whether a notice says that the model reads a message; only some people are shown its text.
 export const isRead = (text, { synthetic, message = text }) => synthetic === false && message === text;
 
+// Whether an item is a change of a file, done.
+export const isEdit = (item) => item.kind === "call" && item.state === "done" && ["edit_file", "write_file"].includes(item.tool);
+
 export class View {
   constructor() {
     this.items = signal([]);
@@ -201,7 +204,7 @@ export class View {
     if (!item) return;
     const failed = data.is_error || data.command?.exit_code;
     if (item.isHidden && failed) item.isHidden = false;
-    Object.assign(item, { result: data.result, state: item.verdict === "deny" ? "denied" : failed ? "failed" : "done", seconds: data.duration, command: data.command });
+    Object.assign(item, { result: data.result, at: event.timestamp, state: item.verdict === "deny" ? "denied" : failed ? "failed" : "done", seconds: data.duration, command: data.command });
     this.changed(item);
   }
 
@@ -212,6 +215,15 @@ export class View {
       if (!item || this.files.has(file.number)) continue;
       this.files.add(file.number);
       item.files = [...(item.files || []), entry];
+      this.changed(item);
+    }
+    this.take([]);
+  }
+
+  // An edit belongs to the newest step that began before its end.
+  takeChanges(changes) {
+    for (const item of this.items.value.filter(isEdit)) {
+      item.isUndone = changes.findLast((step) => step.time <= item.at)?.is_undone;
       this.changed(item);
     }
     this.take([]);
@@ -324,7 +336,7 @@ export class View {
       else if (entry.kind === "result" && calls.has(callId)) {
         const item = calls.get(callId), isDenied = entry.verdict === "deny";
         const hasEnd = Object.keys(entry.command).length > 0;
-        Object.assign(item, { result: text, state: isDenied ? "denied" : entry.failed ? "failed" : "done", seconds: entry.seconds, exitCode: entry.exit_code, command: hasEnd && entry.command, by: entry.by, verdict: entry.verdict, said: entry.said, answeredAt: entry.answered_at });
+        Object.assign(item, { result: text, at: entry.time, state: isDenied ? "denied" : entry.failed ? "failed" : "done", seconds: entry.seconds, exitCode: entry.exit_code, command: hasEnd && entry.command, by: entry.by, verdict: entry.verdict, said: entry.said, answeredAt: entry.answered_at });
         if (isDenied && entry.by) this.sayDenied(item);
       } else if (entry.kind === "notice" && text) this.add("note", { plain: text });
       else if (entry.kind === "end") this.addEnd(entry);

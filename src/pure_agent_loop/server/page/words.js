@@ -22,6 +22,7 @@ const WORDS = {
   agent: ["Agent", "智能体"],
   you: ["You", "你"],
   thinking: ["Thinking", "正在思考"],
+  thinkingShown: ["Thinking", "思考过程"],
   thought: ["Thought", "思考过程"],
   thoughtFor: ["Thought for {time}", "思考了 {time}"],
   readsMessage: ["Reading your message…", "正在阅读你的消息…"],
@@ -70,7 +71,7 @@ const WORDS = {
   ofCache: [" ({n} cached)", "（缓存 {n}）"],
   written: ["{n} written to the cache", "写入缓存 {n}"],
   missed: ["{n} missed by the cache", "缓存未命中 {n}"],
-  cachedShare: ["{n} % cached", "缓存 {n}%"],
+  cachedShare: ["{n}% cached", "缓存 {n}%"],
   audit: ["Audit log", "审计日志"],
   mcp: ["MCP servers", "MCP 服务器"],
   test: ["Test", "测试"],
@@ -189,6 +190,10 @@ const WORDS = {
   rename: ["Rename", "重命名"],
   title: ["Title", "标题"],
   today: ["Today", "今天"],
+  justNow: ["just now", "刚刚"],
+  minutesAgo: ["{n} min ago", "{n} 分钟前"],
+  hoursAgo: ["{n} h ago", "{n} 小时前"],
+  isUndone: ["undone", "已撤销"],
   yesterday: ["Yesterday", "昨天"],
   before: ["Earlier", "更早"],
   more: ["More", "更多"],
@@ -270,7 +275,15 @@ export function subject(args) {
   return texts.join(" · ").replace(/\s+/g, " ").slice(0, 200);
 }
 
-export const clock = (time) => new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+const said = (time, options) => new Date(time * 1000).toLocaleString(language.value === "zh" ? "zh-CN" : [], options);
+export const clock = (time) => said(time, { hour: "numeric", minute: "2-digit" });
+
+// How long ago a time was, in words; a day ago and more, the date.
+export function ago(time) {
+  const minutes = Math.floor((Date.now() / 1000 - time) / 60);
+  if (minutes < 60) return minutes < 1 ? t("justNow") : t("minutesAgo", { n: minutes });
+  return minutes < 1440 ? t("hoursAgo", { n: Math.floor(minutes / 60) }) : said(time, { month: "short", day: "numeric" });
+}
 
 // Tokens of a request and its response; a count of zero cached tokens is left out.
 export const usedWords = (sent, got, cached) => t("inOut", { in: sent.toLocaleString(), out: got, cached: cached > 0 ? t("ofCache", { n: cached.toLocaleString() }) : "" });
