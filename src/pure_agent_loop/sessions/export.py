@@ -259,7 +259,7 @@ def _message(entry: Entry) -> str:
     """Return what a person sent: pictures, files folded to their names, and the text."""
     text, files = without_files(safe_text(entry.text))
     sent = [
-        f"<details><summary>{_escaped(name)} ({counted(content.count(chr(10)) + 1, 'line')})</summary>"
+        f"<details><summary>{_escaped(name)} ({counted(len(content.splitlines()), 'line')})</summary>"
         f"<pre>{html.escape(content)}</pre></details>"
         for name, content in files
     ]

@@ -1,6 +1,5 @@
 // The whole page: sidebar, header, log, composer; or the sign-in form.
-import { html, useEffect, useState } from "./html.js";
-import * as history from "./history.js";
+import { html, load, useEffect, useState } from "./html.js";
 import * as store from "./store.js";
 import { connection, here, sessionAt } from "./wire.js";
 import { t } from "./words.js";
@@ -12,7 +11,7 @@ import { Menu } from "./menu.js";
 import { Questions } from "./questions.js";
 
 // Panels: file and export, loaded on first use.
-const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["inbox", "Inbox"], time: ["time", "Time"] };
+const PANELS = { login: ["login", "Login"], timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["inbox", "Inbox"], time: ["time", "Time"] };
 const OF_SESSION = ["timeline", "operator", "tasks", "audit"]; // tabs of one drawer
 const FOR_OPERATORS = ["operator", "audit"];
 const TITLES = { fleet: "operate", servers: "mcp", inbox: "inbox" };
@@ -21,7 +20,7 @@ function Panel({ name }) {
   const [loaded, setLoaded] = useState(null), [file, part] = PANELS[name];
   useEffect(() => {
     let isMounted = true;
-    import(`./${file}.js`).then((module) => isMounted && setLoaded({ component: module[part] }), store.showError);
+    load(file).then((module) => isMounted && setLoaded({ component: module[part] }), store.showError);
     return () => { isMounted = false; };
   }, []);
   return loaded && html`<${loaded.component} />`;
@@ -30,7 +29,7 @@ function Panel({ name }) {
 // The open dialog, loaded on first use.
 function Dialog() {
   const [known, setKnown] = useState(null), asked = store.dialog.value;
-  useEffect(() => { if (asked && !known) import("./dialogs.js").then((module) => setKnown(module.DIALOGS), store.showError); }, [asked]);
+  useEffect(() => { if (asked && !known) load("dialogs").then((module) => setKnown(module.DIALOGS), store.showError); }, [asked]);
   return asked && known && html`<${known[asked.name]} key=${asked.name} ...${asked} />`;
 }
 
@@ -54,7 +53,7 @@ function Drawer({ name }) {
 export function App() {
   useEffect(() => { addEventListener("keydown", pressed); return () => removeEventListener("keydown", pressed); }, []);
   const name = store.panel.value, isPlace = store.isPlace(name), isDrawer = name && !isPlace && (store.current.value || !OF_SESSION.includes(name));
-  if (connection.value === "signedOut") return html`<${Login} />`;
+  if (connection.value === "signedOut") return html`<main class="login"><${Panel} key="login" name="login" /></main>`;
   if (!store.me.value) return html`<main class="login"><p>${t("connecting")}</p></main>`;
   const isFresh = store.isFresh();
   return html`<${Dialog} />${!isPlace && html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>${t("skip")}</a>`}
@@ -67,18 +66,6 @@ export function App() {
       </main>
       ${isDrawer && html`<${Drawer} name=${name} />`}
     </div>`;
-}
-
-function Login() {
-  const [token, setToken] = useState("");
-  const enter = (event) => { event.preventDefault(); if (token.trim()) store.login(token.trim()); };
-  return html`<main class="login"><form onSubmit=${enter}>
-    <img src="assets/icon.svg" alt="" width="44" height="44" />
-    <h1>${t("loginTitle")}</h1><p>${t("loginHint")}</p>
-    <label for="token">${t("token")}</label>
-    <input id="token" type="password" autocomplete="current-password" value=${token} onInput=${(event) => setToken(event.target.value)} />
-    ${store.problem.value && html`<p class="problem" role="alert">${store.problem.value}</p>`}
-    <button class="primary">${t("login")}</button></form></main>`;
 }
 
 // The title of the open conversation; a click renames it.
@@ -107,8 +94,8 @@ function Head({ place }) {
     ${waits > 0 && store.mayApprove() && html`<button class="waits" aria-label=${t("nWaiting", { n: waits })} aria-pressed=${store.panel.value === "inbox"} onClick=${() => { store.panel.value = "inbox"; }}><${Icon} name="inbox" /> <span class="wide">${t("nWaiting", { n: waits })}</span><span class="narrow">${waits}</span></button>`}
     ${session && !place && html`<button class="icon" aria-label=${t("inspect")} title=${t("inspect")} aria-pressed=${isInspected} onClick=${() => { store.panel.value = isInspected ? "" : "timeline"; }}><${Icon} name="chart" /></button>
     <${Menu} label=${t("more")}>
-      <button onClick=${() => history.fork()}><${Icon} name="fork" /> ${t("fork")}</button>
-      ${store.canUndo() && html`<button onClick=${history.undo}><${Icon} name="undo" /> ${t("undo")}</button>`}
+      <button onClick=${() => store.later.fork()}><${Icon} name="fork" /> ${t("fork")}</button>
+      ${store.canUndo() && html`<button onClick=${store.later.undo}><${Icon} name="undo" /> ${t("undo")}</button>`}
       ${store.mayOperate() && ["markdown", "html"].map((form) => html`<a class="button" key=${form} href=${here(`${sessionAt(session)}/export?form=${form}`)} download><${Icon} name="download" /> ${t("export")} (${form === "html" ? "HTML" : "Markdown"})</a>`)}
       <hr /><button class="danger" onClick=${() => store.change("delete", info ?? { id: session, title, folder: "" })}><${Icon} name="trash" /> ${t("delete")}…</button>
     <//>`}

@@ -1,5 +1,5 @@
 // The message field: starts a run, or steers the running one. Files come by button, paste or drop.
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, load, useEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Menu } from "./menu.js";
 import { draftOf, keep, returned, send } from "./outbox.js";
@@ -46,7 +46,7 @@ export function Composer() {
   const [text, show] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
   const files = useRef(null), field = useRef(null), keys = useRef(null); // key handler of the suggestions
   const [servers, setServers] = useState(null), hasServers = store.hasServers();
-  useEffect(() => { if (hasServers) import("./servers.js").then(setServers, store.showError); }, [hasServers]);
+  useEffect(() => { if (hasServers) load("servers").then(setServers, store.showError); }, [hasServers]);
   const Suggestions = hasServers && servers?.Suggestions;
   const run = store.view.value.run.value, isRunning = store.isRunning(run);
   const asked = store.questions.value.filter(store.mayAnswer), isDenying = asked.some((question) => !question.live);

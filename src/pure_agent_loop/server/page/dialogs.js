@@ -1,6 +1,5 @@
 // Dialogs, loaded when one is opened: settings, changes of a conversation, the command palette and the list of keys.
-import { html, useEffect, useRef, useState } from "./html.js";
-import * as history from "./history.js";
+import { html, useLayoutEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Notify } from "./questions.js";
 import * as store from "./store.js";
@@ -22,7 +21,7 @@ addWords({
 // A dialog that is open while it is shown; a click beside it closes it.
 function Dialog({ label, children, ...about }) {
   const box = useRef(null);
-  useEffect(() => { box.current.showModal(); }, []);
+  useLayoutEffect(() => { box.current.showModal(); }, []);
   return html`<dialog ref=${box} aria-label=${label} onClose=${() => { store.dialog.value = null; }} onClick=${(event) => { if (event.target === box.current) box.current.close(); }}
     onKeyDown=${(event) => event.stopPropagation()} ...${about}>${children}</dialog>`;
 }
@@ -80,8 +79,8 @@ function commands() {
     store.me.value.engine && store.mayOperate() && ["server", t("operate"), "", panel("fleet")],
     isInside && store.isOpen(store.view.value.run.value) && ["stop", t("stop"), "", store.stop],
     isInside && ["chart", t("timeline"), "", panel("timeline")],
-    isInside && ["fork", t("fork"), "", () => history.fork()],
-    isInside && store.canUndo() && ["undo", t("undo"), "", history.undo],
+    isInside && ["fork", t("fork"), "", () => store.later.fork()],
+    isInside && store.canUndo() && ["undo", t("undo"), "", store.later.undo],
     ["gear", t("settings"), "", () => { store.dialog.value = { name: "settings" }; }],
     ["list", t("keys"), "", () => { store.dialog.value = { name: "keys" }; }],
   ].filter(Boolean);

@@ -1,5 +1,4 @@
 // Actions on a conversation as a whole: edit a message, ask again, fork, undo.
-import { asUrls } from "./sent.js";
 import { chosen, current, entriesOf, guarded, loadChanges, loadSessions, note, open, view, wire } from "./store.js";
 import { freshKey } from "./wire.js";
 import { t } from "./words.js";
@@ -46,3 +45,10 @@ export const undo = guarded(async () => {
     note.value = t("nothingToUndo");
   }
 });
+
+// Media of a message that is sent again, as `data:` URLs.
+const asUrls = (media) => Promise.all((media ?? []).map(async ({ url }) => {
+  if (url.startsWith("data:")) return url;
+  const blob = await (await fetch(url)).blob();
+  return new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(blob); });
+}));

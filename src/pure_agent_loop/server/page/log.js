@@ -1,7 +1,6 @@
 // The conversation. Only the newest items are in the document; earlier ones are added on request.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
-import * as history from "./history.js";
 import { Sent, withFiles, withoutFiles } from "./sent.js";
 import { giveBack, outbox, send, waitingIn } from "./outbox.js";
 import * as store from "./store.js";
@@ -10,6 +9,7 @@ import { hasWord, seconds, t } from "./words.js";
 import { Call, Calls, Clock, isSettled } from "./call.js";
 import { Icon } from "./icons.js";
 
+const history = store.later;
 const MIN_FOLDED = 3; // settled calls in a row
 const PAGE = 120, NEAR_END = 80, NEAR_TOP = 400, TOUCH_MS = 500;
 
@@ -49,12 +49,12 @@ export function Log() {
     if (isNear || (box.scrollTop < last.current.top && isInput)) isAtEnd.current = isNear;
     last.current = { top: box.scrollTop, height: box.scrollHeight };
     if (isAway === isAtEnd.current) setAway(!isAtEnd.current);
-    if (box.scrollTop < NEAR_TOP && isInput && !isAtEnd.current && (items.length > shown || view.earlier > 0) && !before.current) more();
+    if (box.scrollTop < NEAR_TOP && performance.now() - touched.current < TOUCH_MS && !isAtEnd.current && (items.length > shown || view.earlier > 0) && !before.current) more();
   };
   const touch = () => { touched.current = performance.now(); };
   const more = async () => { // earlier messages: from here, else from the server
     const count = view.items.value.length;
-    if (count <= shown) await store.loadEarlier();
+    if (count <= shown) await (await import("./records.js")).loadEarlier();
     if (!boxRef.current) return;
     before.current = boxRef.current.scrollHeight;
     setPage({ view, shown: shown + PAGE });

@@ -38,10 +38,3 @@ export function Sent({ media }) {
   return html`<ul class="sent">${media.map((file, at) => html`<li key=${at}>${isPicture(file) ? html`<img src=${file.url} alt=${file.name || t("picture")} />`
     : html`<span class="chip"><${Icon} name="file" /> <span>${file.url && !file.url.startsWith("data:") ? html`<a href=${file.url} download=${file.name}>${file.name}</a>` : file.name}</span> <span class="dim">${amount(file)}</span></span>`}</li>`)}</ul>`;
 }
-
-// Media of a message that is sent again, as `data:` URLs.
-export const asUrls = (media) => Promise.all((media ?? []).map(async ({ url }) => {
-  if (url.startsWith("data:")) return url;
-  const blob = await (await fetch(url)).blob();
-  return new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(blob); });
-}));

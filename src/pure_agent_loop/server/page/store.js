@@ -10,7 +10,7 @@ export { guarded, note, problem, showError };
 
 const WAITING_MS = 5000; // between checks for pending questions in other conversations
 const MAX_EVENTS = 20000; // with more events, show the run's records instead
-const TURNS = 150, END = 1e7; // entries that are loaded at once, in whole turns; before the end
+export const TURNS = 150, END = 1e7; // entries that are loaded at once, in whole turns; before the end
 export const me = signal(null);
 export const agents = signal([]);
 export const starters = signal([]);
@@ -166,8 +166,8 @@ export const loadFiles = oneAtATime(async () => {
   if (!session) return;
   shown.takeFiles(session, (await api("GET", `${sessionAt(session)}/files`)).files);
   if (!shown.items.value.some((item) => item.awaits)) return;
-  shown.recorded = (await api("GET", `${sessionAt(session)}?limit=1&before=${END}`)).entries;
-  shown.takeSent(session);
+  const { entries } = await api("GET", `${sessionAt(session)}?limit=1&before=${END}`);
+  (await import("./records.js")).showSent(shown, entries, session);
   shown.take([]);
 });
 
@@ -192,12 +192,15 @@ export const open = guarded(async (session, isReset = false) => {
   // The newest run is shown from its events, what was before from records.
   const isWhole = newest && !isReset && details.last_event - newest.first_event < MAX_EVENTS;
   const isNew = (entry) => isWhole && entry.time >= newest.created;
-  opened.recorded = details.entries.filter(isNew);
+  const recorded = details.entries.filter(isNew);
   opened.earlier = details.entries[0]?.index ?? 0;
-  opened.next = opened.recorded[0]?.index ?? details.total;
+  opened.next = recorded[0]?.index ?? details.total;
   opened.versions.value = details.versions;
-  opened.fromEntries(details.entries.filter((entry) => !isNew(entry)), session);
-  if (newest && !isWhole) opened.adopt(newest);
+  const { adopt, showEntries, showSent } = await import("./records.js");
+  if (view.value !== opened) return;
+  showEntries(opened, details.entries.filter((entry) => !isNew(entry)), session);
+  opened.onSent = () => showSent(opened, recorded, session);
+  if (newest && !isWhole) adopt(opened, newest);
   if (newest) await watchSoon(session, isWhole ? newest.first_event - 1 : details.last_event);
   loadQuestions();
   loadFiles();
@@ -207,20 +210,11 @@ export const open = guarded(async (session, isReset = false) => {
 // Which edits were undone.
 export const loadChanges = oneAtATime(async () => {
   const session = current.value, shown = view.value;
-  if (session && canUndo() && shown.items.value.some(isEdit)) shown.takeChanges((await api("GET", `${sessionAt(session)}/changes`)).changes);
+  if (!session || !canUndo() || !shown.items.value.some(isEdit)) return;
+  const { changes } = await api("GET", `${sessionAt(session)}/changes`);
+  (await import("./records.js")).showChanges(shown, changes);
 });
 export const canUndo = () => Boolean((agents.value.find((each) => each.name === view.value.run.value?.agent) ?? agents.value[0])?.can_undo);
-
-// The turns before those that are shown.
-export const loadEarlier = oneAtATime(async () => {
-  const session = current.value, shown = view.value;
-  if (!session || !shown.earlier) return;
-  const { entries } = await api("GET", `${sessionAt(session)}?limit=${TURNS}&before=${shown.earlier}`);
-  if (view.value !== shown) return;
-  shown.earlier = entries[0]?.index ?? 0;
-  shown.fromEntries(entries, session);
-  loadFiles();
-});
 
 export async function entriesOf(session) {
   const entries = [];
@@ -294,6 +288,9 @@ export const remove = guarded(async (session) => {
 
 export const chosen = () => ({ ...(agent.value && { agent: agent.value }), ...(model.value && { model: model.value }) }); // fields for a message
 export const chooseAgent = (name) => batch(() => { agent.value = name; model.value = ""; });
+
+// Actions of history.js, which is loaded for the first one.
+export const later = new Proxy({}, { get: (_, name) => (...args) => import("./history.js").then((module) => module[name](...args)) });
 
 export const isRunning = (run) => Boolean(run) && run.state === "running";
 export const isOpen = (run) => isRunning(run) || Boolean(run?.state?.startsWith("waiting"));

@@ -28,7 +28,7 @@ export class View {
     this.versions = signal([]); // messages with several versions: their entry's number, the version shown, and the session of each
     this.next = undefined; // number of the next message's entry, if known
     this.earlier = 0; // number of entries before those that are shown
-    this.recorded = []; // entries of runs that are shown from events: they have the files that were sent
+    this.onSent = null; // called for a message: its files are in the records
   }
 
   add(kind, fields) {
@@ -81,15 +81,7 @@ export class View {
     if (lost) this.drop(lost); // sent again
     this.add("user", { text: data.task, run: run.id, time: event.timestamp, awaits: data.media, index: this.next });
     this.next = undefined;
-    this.takeSent();
-  }
-
-  // Files that were sent with messages of which only events are known.
-  takeSent(session) {
-    for (const item of this.fresh || this.items.value) {
-      const found = item.awaits && this.recorded.find((entry) => entry.text === item.text && entry.media.length);
-      if (found) { Object.assign(item, { awaits: 0, media: sentOf(found, session ?? this.session) }); this.changed(item); }
-    }
+    this.onSent?.();
   }
 
   // Waiting for a person is not working.
@@ -99,12 +91,6 @@ export class View {
       run.waits = [...(run.waits || []), [run.waitsSince, event.timestamp]];
     }
     run.waitsSince = 0;
-  }
-
-  // A run that goes on, of which earlier events are not shown.
-  adopt(run) {
-    this.runs.push({ ...run, task: run.task, modelName: "", started: run.created, spans: [], step: run.steps });
-    this.run.value = { ...this.runs.at(-1) };
   }
 
   on_steered(data, event) { this.steered.push({ text: data.text, isSteer: true, run: event.run, time: event.timestamp }); }
@@ -185,6 +171,7 @@ export class View {
     const item = this.open.get(kind);
     item.text = item.written = (item.written ?? "") + part.output; // a response may have several parts of a kind
     item.seconds = (item.seconds ?? 0) + part.ended - part.started;
+    this.changed(item);
   }
 
   on_action(data, event, run) {
@@ -215,15 +202,6 @@ export class View {
       if (!item || this.files.has(file.number)) continue;
       this.files.add(file.number);
       item.files = [...(item.files || []), entry];
-      this.changed(item);
-    }
-    this.take([]);
-  }
-
-  // An edit belongs to the newest step that began before its end.
-  takeChanges(changes) {
-    for (const item of this.items.value.filter(isEdit)) {
-      item.isUndone = changes.findLast((step) => step.time <= item.at)?.is_undone;
       this.changed(item);
     }
     this.take([]);
@@ -319,43 +297,4 @@ export class View {
     this.run.value = { ...run };
     this.add("end", { run: run.id, state: data.state, why: data.stop_reason, steps: data.steps, tokens: data.tokens, cost: data.cost, waited: run.waited || 0, seconds: event.timestamp - run.started - (run.waited || 0) });
   }
-
-  // Show what a session's records tell, before what is shown.
-  fromEntries(entries, session) {
-    const later = this.fresh || this.items.value, calls = new Map();
-    this.session = session;
-    this.fresh = [];
-    let run = "";
-    for (const entry of entries) {
-      if (entry.kind === "task") run = `entry ${entry.index}`;
-      const { text, call_id: callId } = entry, fields = { text, run, final: true, step: entry.step, time: entry.time };
-      if (entry.kind === "task" || entry.kind === "user") this.add("user", { ...fields, index: entry.index, isSteer: entry.kind === "user", media: sentOf(entry, session) });
-      else if (entry.kind === "answer") this.add("answer", fields);
-      else if (entry.kind === "thinking") this.add("reasoning", { ...fields, seconds: entry.seconds });
-      else if (entry.kind === "call") calls.set(callId, this.add("call", { tool: entry.tool, callId, args: parsed(text), state: "stopped", run, step: entry.step, progress: "" }));
-      else if (entry.kind === "result" && calls.has(callId)) {
-        const item = calls.get(callId), isDenied = entry.verdict === "deny";
-        const hasEnd = Object.keys(entry.command).length > 0;
-        Object.assign(item, { result: text, at: entry.time, state: isDenied ? "denied" : entry.failed ? "failed" : "done", seconds: entry.seconds, exitCode: entry.exit_code, command: hasEnd && entry.command, by: entry.by, verdict: entry.verdict, said: entry.said, answeredAt: entry.answered_at });
-        if (isDenied && entry.by) this.sayDenied(item);
-      } else if (entry.kind === "notice" && text) this.add("note", { plain: text });
-      else if (entry.kind === "end") this.addEnd(entry);
-    }
-    for (const item of calls.values()) if (item.tool === "todo_write" && item.state === "done" && Array.isArray(item.args?.items)) this.replan(item);
-    for (const [id, item] of calls) if (!this.calls.has(id)) this.calls.set(id, item);
-    this.fresh.forEach((item, at) => { if (item.kind === "answer" && ["end", "user", undefined].includes(this.fresh[at + 1]?.kind)) item.isLast = true; });
-    this.fresh.push(...later);
-    this.take([]);
-  }
-
-  addEnd({ text, seconds, used }) {
-    const [why, error] = text.split(/: ([^]*)/), state = ["completed", "cancelled", "killed"].includes(why) ? why : "failed";
-    if (error) this.add("error", { plain: error });
-    this.add("end", { state, why, ...used, seconds: seconds ?? 0 });
-  }
 }
-
-const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
-
-// The files that were sent with a message.
-const sentOf = ({ media }, session) => media.map((file) => ({ ...file, url: here(`${sessionAt(session)}/files/${file.number}`) }));

@@ -1,0 +1,56 @@
+// Look and words of panels, dialogs and suggestions, which are loaded on first use.
+import { addWords } from "./words.js";
+
+export const ready = new Promise((done) => {
+  const look = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("panels.css", import.meta.url).href, onload: done, onerror: done });
+  document.head.append(look);
+});
+
+addWords({
+  part_system: ["system prompt", "系统提示"],
+  part_tools: ["tools", "工具"],
+  part_user: ["you", "你"],
+  part_assistant: ["model", "模型"],
+  part_tool: ["results", "结果"],
+  inOut: ["{in} in{cached} · {out} out", "输入 {in}{cached} ·  输出 {out}"],
+  ofCache: [" ({n} cached)", "（缓存 {n}）"],
+  written: ["{n} written to the cache", "写入缓存 {n}"],
+  missed: ["{n} missed by the cache", "缓存未命中 {n}"],
+  cachedShare: ["{n}% cached", "缓存 {n}%"],
+  test: ["Test", "测试"],
+  server_idle: ["not started", "未启动"],
+  server_ready: ["ready", "就绪"],
+  server_failed: ["failed", "失败"],
+  nTools: ["tools: {n}", "工具：{n}"],
+  nPrompts: ["prompts: {n}", "提示：{n}"],
+  nResources: ["resources: {n}", "资源：{n}"],
+  suggestions: ["suggestions: {n}; arrows select, Tab accepts", "{n} 条建议，方向键选择，Tab 采用"],
+  worker: ["Worker", "工作进程"],
+  gone: ["offline", "已离线"],
+  queue: ["Queue", "队列"],
+  pending: ["pending", "等待中"],
+  when: ["When", "时间"],
+  next: ["Next", "下次"],
+  last: ["Last", "上次"],
+  noTasks: ["No tasks", "没有任务"],
+  stepN: ["Step {n}", "第 {n} 步"],
+  noRun: ["No runs yet", "暂无可显示的运行"],
+  state_completed: ["completed", "已完成"],
+  state_running: ["running", "运行中"],
+  state_pending: ["pending", "排队中"],
+  state_failed: ["failed", "失败"],
+  state_cancelled: ["stopped", "已停止"],
+  state_killed: ["given up", "已放弃"],
+  notify_granted: ["You will be notified when something is waiting.", "有待审批时会通知你。"],
+  notify_denied: ["The browser blocks notifications from this page.", "浏览器已阻止本页面的通知。"],
+  inboxEmpty: ["Nothing is waiting for approval.", "没有等待审批的调用。"],
+  textSize: ["Text size", "字号"],
+  size_small: ["Small", "小"],
+  size_usual: ["Normal", "标准"],
+  size_large: ["Large", "大"],
+  theme: ["Theme", "主题"],
+  light: ["Light", "浅色"],
+  dark: ["Dark", "深色"],
+  logout: ["Sign out", "退出"],
+  thinkingShown: ["Thinking", "思考过程"],
+});
