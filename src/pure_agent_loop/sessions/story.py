@@ -131,6 +131,7 @@ class _StoryReader:
         self._story = Story()
         self._step = 0
         self._shown_task = ""  # task that is already shown, and whose message follows in the records
+        self._task_at = 0  # number of its entry
         self._tail: list[Record] = []  # records of effects that are not yet part of a message
         self._known: set[str] = set()  # messages already in the history
         self._tools: dict[str, str] = {}  # tool names by call id
@@ -182,6 +183,7 @@ class _StoryReader:
             self._waited = 0.0
             self._story.task = self._shown_task = task
             self._story.title = self._story.title or without_files(task)[0] or task
+            self._task_at = len(self._story.entries)
             self._add("task", task, record, step=0)
 
     def _state(self, record: Record, step: int) -> None:
@@ -231,8 +233,7 @@ class _StoryReader:
             if content == self._shown_task:  # already shown as the task of the run
                 self._shown_task = ""
                 entries = self._story.entries
-                at = max(number for number, entry in enumerate(entries) if entry.kind == "task")
-                entries[at] = replace(entries[at], media=parts)
+                entries[self._task_at] = replace(entries[self._task_at], media=parts)
             else:
                 self._add("user", content, record, step=0, media=parts)
 

@@ -126,7 +126,7 @@ async def _files(request: ApiRequest) -> list[_FilePart]:
     session, hub = session_in(request), request.service.hub
     visibility = request.service.settings.visibility_of(request.person)
     try:
-        loaded = await asyncio.to_thread(hub.sessions.load, session)
+        loaded = await asyncio.to_thread(hub.sessions.store.read, session)
     except LookupError:
         if hub.of_session(session):
             return []  # the run has started, but its session is not stored yet

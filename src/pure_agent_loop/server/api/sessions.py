@@ -104,7 +104,7 @@ async def _get(request: ApiRequest) -> models.SessionBody:
     runs = hub.of_session(session)
     last_event = hub.channel(session).last if runs else 0
     try:
-        loaded = await asyncio.to_thread(hub.sessions.load, session)
+        loaded = await asyncio.to_thread(hub.sessions.store.read, session)
         story = await asyncio.to_thread(read_story, loaded.records)
     except LookupError:
         if not runs:
@@ -132,7 +132,7 @@ async def _get(request: ApiRequest) -> models.SessionBody:
         last_event=last_event,
         entries=page,
         total=len(story.entries),
-        problems=loaded.problems if loaded and operates else [],
+        problems=list(loaded.problems) if loaded and operates else [],
         versions=await versions_of(hub, session, story.entries),
     )
 
