@@ -184,6 +184,19 @@ def test_reasoning_and_text_by_turns_are_parts_of_their_own():
     assert kinds == [(kind, DONE) for kind in ("reasoning", "text", "reasoning", "text")]
 
 
+def test_thinking_ends_with_the_first_piece_of_a_call():
+    script = [answer(call("add", a=1, b=2), reasoning="hm"), "3"]
+    with ScriptedLLM(script) as llm:
+        result = run_kernel(llm, [add], emit_reasoning=True)
+    states = []
+    for event in result.events:
+        if event.type is E.TOOL_CALL_DELTA:
+            break
+        if event.type is E.PART and event.data["part"]["type"] == "reasoning":
+            states.append(event.data["part"]["state"])
+    assert states == ["pending", "running", "completed"]
+
+
 def test_part_discarded_by_a_retry_has_failed():
     cut = LLMError("cut", kind="connection")
     with ScriptedLLM([deltas("half ", cut), deltas("half an ", cut), "whole"]) as llm:
