@@ -398,17 +398,17 @@ class StepFiles(ApiModel):
     changes: list[FileDifference]
 
 
-class Change(ApiModel):
+class ChangedStep(ApiModel):
     """A step that changed files: when it began, and whether it was undone."""
 
     time: float
     is_undone: bool
 
 
-class Changes(ApiModel):
+class ChangedSteps(ApiModel):
     """Steps that changed files, in order."""
 
-    changes: list[Change]
+    changes: list[ChangedStep]
 
 
 class ToolBody(ApiModel):

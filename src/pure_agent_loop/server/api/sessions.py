@@ -185,11 +185,11 @@ async def _delete(request: ApiRequest) -> None:
         hub.forget_session(each)
 
 
-async def _changes(request: ApiRequest) -> models.Changes:
+async def _changes(request: ApiRequest) -> models.ChangedSteps:
     session, agents = session_in(request), request.service.hub.agents.values()
     found = [snapshots for agent in agents if (snapshots := actions.snapshots_of(agent)) is not None]
     steps = {step.time: step for snapshots in found for step in await snapshots.steps(session)}
-    return models.Changes(changes=[models.Change.of(steps[time]) for time in sorted(steps)])
+    return models.ChangedSteps(changes=[models.ChangedStep.of(steps[time]) for time in sorted(steps)])
 
 
 async def _export(request: ApiRequest) -> Response:
@@ -282,7 +282,7 @@ OPERATIONS = [
               "Compare the files now with their state at the end of a step.", _files, models.StepFiles,
               query=models.StepQuery, problems=(404, 409)),
     Operation("GET", f"{_ONE}/changes", "session_changes", "List the steps that changed files.", _changes,
-              models.Changes, problems=(404,)),
+              models.ChangedSteps, problems=(404,)),
     Operation("GET", f"{_ONE}/export", "export_session", "Export a session as a document.", _export,
               query=models.ExportQuery, media=("text/markdown", "text/html"), problems=(404,)),
     Operation("GET", f"{_ONE}/questions", "session_questions", "List pending questions.", _questions,
