@@ -25,7 +25,7 @@ def test_settled_calls_in_a_row_are_one_line(serve, visit):
     guest = visit(serve([calls, "Added."]))
     guest.say("Add")
     guest.wait(".end")
-    expect(guest.page.locator(".calls > summary .tool")).to_have_text("4 steps")
+    expect(guest.page.locator(".calls > summary .tool")).to_have_text("4 calls")
     expect(guest.page.locator(".call")).to_have_count(0)
     guest.inspect("Timeline")
     guest.page.locator(".bar.tool").nth(2).press("Enter")

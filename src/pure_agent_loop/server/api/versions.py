@@ -55,7 +55,8 @@ async def versions_of(hub: Hub, session: str, entries: Sequence[Entry]) -> list[
             hub, session, origin[0]
         ):
             messages.setdefault(origin[0], {_owner(hub, session, origin[0])}).add(other)
-    return [_versions(hub, session, step, found, others, entries) for step, found in sorted(messages.items())]
+    all_versions = [_versions(hub, session, *item, others, entries) for item in sorted(messages.items())]
+    return [versions for versions in all_versions if len(versions.sessions) > 1]  # the others may be deleted
 
 
 def _versions(
