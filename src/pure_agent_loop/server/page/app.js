@@ -92,8 +92,9 @@ function Head({ place }) {
     <h1>${session && !place ? html`<${Title} key=${`${session} ${title}`} session=${session} title=${title} />` : title}</h1>
     ${!place && session && about && html`<span class="dim about">${about}</span>`}<span class="grow"></span>
     ${waits > 0 && store.mayApprove() && html`<button class="waits" aria-label=${t("nWaiting", { n: waits })} aria-pressed=${store.panel.value === "inbox"} onClick=${() => { store.panel.value = "inbox"; }}><${Icon} name="inbox" /> <span class="wide">${t("nWaiting", { n: waits })}</span><span class="narrow">${waits}</span></button>`}
-    ${session && !place && html`<button class="icon" aria-label=${t("inspect")} title=${t("inspect")} aria-pressed=${isInspected} onClick=${() => { store.panel.value = isInspected ? "" : "timeline"; }}><${Icon} name="chart" /></button>
+    ${session && !place && html`<button class="icon wide" aria-label=${t("inspect")} title=${t("inspect")} aria-pressed=${isInspected} onClick=${() => { store.panel.value = isInspected ? "" : "timeline"; }}><${Icon} name="chart" /></button>
     <${Menu} label=${t("more")}>
+      <button class="narrow" onClick=${() => { store.panel.value = "timeline"; }}><${Icon} name="chart" /> ${t("inspect")}</button>
       <button onClick=${() => store.later.fork()}><${Icon} name="fork" /> ${t("fork")}</button>
       ${store.canUndo() && html`<button onClick=${store.later.undo}><${Icon} name="undo" /> ${t("undo")}</button>`}
       ${store.mayOperate() && ["markdown", "html"].map((form) => html`<a class="button" key=${form} href=${here(`${sessionAt(session)}/export?form=${form}`)} download><${Icon} name="download" /> ${t("export")} (${form === "html" ? "HTML" : "Markdown"})</a>`)}
