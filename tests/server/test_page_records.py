@@ -209,6 +209,22 @@ def test_thinking_ends_at_the_first_word(serve, visit):
     assert "0.0 s" not in guest.page.locator(".reasoning").inner_text()
 
 
+def test_thinking_is_not_shown_to_everybody(serve, visit):
+    server = serve([answer("Yes.", reasoning="Hm.")], people={"ada": ["use"]})
+    guest = visit(server)
+    guest.context.clear_cookies()
+    guest.page.goto("about:blank")
+    guest.page.goto(f"{server.url}/#token=ada-token-0123456789")
+    guest.say("Why?")
+    guest.wait(".end")
+    assert guest.texts(".answer") == ["Yes."]
+    assert guest.page.locator(".reasoning").count() == 0
+    guest.page.reload()
+    guest.wait(".end")
+    assert guest.texts(".answer") == ["Yes."]
+    assert guest.page.locator(".reasoning").count() == 0
+
+
 def test_a_palette_and_keys(serve, visit):
     guest = visit(serve(["First.", "Second."]))
     guest.say("refund please")

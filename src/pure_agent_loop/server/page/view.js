@@ -38,9 +38,7 @@ export class View {
     return item;
   }
 
-  drop(item) {
-    this.fresh = (this.fresh || this.items.value).filter((other) => other !== item);
-  }
+  drop(item) { this.fresh = (this.fresh || this.items.value).filter((other) => other !== item); }
 
   changed(item) { this.due.add(item); }
 
@@ -102,6 +100,7 @@ export class View {
 
   delta(kind, data, event, run) {
     if (run) this.beginModel(run, event);
+    if (data.content === undefined) return; // not everybody sees reasoning
     let item = this.open.get(kind);
     if (!item) {
       item = this.add(kind, { text: "", final: false, run: event.run, step: event.step, time: event.timestamp });
@@ -166,7 +165,7 @@ export class View {
   on_part(data, event, run) {
     const part = data.part || {}, kind = part.type === "text" ? "answer" : part.type;
     if (kind === "tool" && part.state === "pending") this.call({ tool: part.tool, call_id: part.call_id, args: part.input }, event);
-    if (kind === "tool" || !part.ended) return;
+    if (kind === "tool" || !part.ended || part.output === undefined) return;
     if (!this.open.has(kind)) this.delta(kind, { content: "" }, event, run);
     const item = this.open.get(kind);
     item.text = item.written = (item.written ?? "") + part.output; // a response may have several parts of a kind
