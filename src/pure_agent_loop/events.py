@@ -200,19 +200,22 @@ class _Factories(type):
         *,
         command: Mapping[str, Any] | None = None,
         refused: str = "",
+        unasked: bool = False,
     ) -> ObservationEvent:
         """Report a tool's result as the model reads it; `duration` is in seconds.
 
         `command` describes the end of a command: ``exit_code``, ``seconds``, ``read_only``, the number of
         output ``lines`` and their ``tail``; `is_error` is False for a command that ran and failed. `refused`
         is the error kind of an allowed call that was not made, because the tool is missing or rejects the
-        arguments. `value` is the returned object. `exception` is the exception of the tool function, if
+        arguments. `unasked`: a person would have been asked about the call, but it cannot work, so it was not
+        made. `value` is the returned object. `exception` is the exception of the tool function, if
         probably a bug. The JSON form omits both.
         """
         data: dict[str, Any] = {"tool": tool, "result": result, "duration": duration}
         data |= {"call_id": call_id, "is_error": is_error}
         ended = None if command is None else dict(command)
-        more = {"value": value, "exception": exception, "command": ended, "refused": refused or None}
+        more = {"value": value, "exception": exception, "command": ended}
+        more |= {"refused": refused or None, "unasked": unasked or None}
         data |= {name: item for name, item in more.items() if item is not None}
         return ObservationEvent(EventType.OBSERVATION, step, data)
 
@@ -507,6 +510,7 @@ class ObservationEvent(Event):
     is_error: bool = public(default=False)
     command: dict[str, Any] | None = tool_only(None)
     refused: str = public()
+    unasked: bool = public(default=False)
     value: Any = hidden(None)
     exception: BaseException | None = hidden(None)
 

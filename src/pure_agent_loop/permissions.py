@@ -79,6 +79,7 @@ class Ruling:
         message: Reason for the ruling.
         read_only: With ``allow``: the call runs so that it cannot change anything.
         origins: In the mode ``guard``: where each value comes from, in plain form; see `guard.Origin`.
+        unasked: With ``deny``: a person would have been asked, but the call cannot work.
     """
 
     behavior: Behavior
@@ -87,6 +88,7 @@ class Ruling:
     message: str = ""
     read_only: bool = False
     origins: list[dict[str, Any]] = field(default_factory=list)
+    unasked: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""

@@ -212,7 +212,8 @@ class Renderer:
         if exit_code:
             head.append(Segment(f" exit code {exit_code:.0f}", "error"))
         elif failed:
-            head.append(Segment(" failed", "error"))
+            unasked = " (not asked)" if event.data.get("unasked") else ""
+            head.append(Segment(f" failed{unasked}", "error"))
         result = excerpt(safe_text(event.content), self.max_lines)
         body = "".join(f"\n   {line}" for line in result.split("\n")) if result else " (no output)"
         return [

@@ -52,6 +52,18 @@ def test_capabilities_are_announced(editor):
     assert editor.error("authenticate", {"methodId": "x"})["error"]["code"] == -32602
 
 
+def test_a_call_that_cannot_work_says_that_nobody_was_asked(editors, folder):
+    first = editors()
+    session = first.open(folder)
+    assert first.prompt(session, "edit it") == "end_turn"
+    assert first.call("edit_file")["title"] == "edit_file notes.txt (not asked)"
+    assert first.questions == []
+    assert first.close() == 0
+    second = editors()
+    second("session/load", sessionId=session, cwd=str(folder), mcpServers=[])
+    assert second.call("edit_file")["title"] == "edit_file notes.txt (not asked)"
+
+
 def test_a_task_with_a_tool(editor, session, folder):
     assert editor.prompt(session, "look around") == "end_turn"
     assert editor.text.startswith("Looking. Result: ")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pure_agent_loop import Agent, ConfigError, ToolExecutionError, tool
+from pure_agent_loop import Agent, ConfigError, EventType, ToolExecutionError, tool
+from pure_agent_loop.cli.chat.transcript import TranscriptView
+from pure_agent_loop.renderer import Renderer
+from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.sessions.export import to_html, to_markdown
+from pure_agent_loop.sessions.replay import replay_session
+from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import workspace_tools
 
@@ -130,6 +136,45 @@ def test_refusal_is_recorded(tmp_path):
     assert result.stop_reason == "completed"  # nothing waits for a person
     assert "is not open" in next(tmp_path.rglob("s*.jsonl")).read_text()
     assert shop.checked == ["9"]
+
+
+def asking_agent(folder, *script, on_ask=lambda _: "allow"):
+    llm, tools = ScriptedLLM([*script, "end"]), workspace_tools(folder)
+    return Agent(llm=llm, tools=tools, permission_mode="ask", on_ask=on_ask, sessions=folder / ".s")
+
+
+def test_every_view_says_that_nobody_was_asked(folder):
+    agent = asking_agent(folder, edit("gone", "x"))
+    screen, renderer = TranscriptView(70, color=False, animation=False), Renderer()
+    events = list(agent.run_stream("Go.", session_id="s"))
+    shown = "".join(map(screen.feed, events))
+    line = next(line for line in shown.splitlines() if "a.py" in line)
+    assert line.startswith("✗ Edit a.py  old_text is not in")
+    assert line.endswith("  (not asked)")
+    assert "<- edit_file failed (not asked)" in "".join(map(renderer.render, events))
+    records = JsonlStore(folder / ".s").read("s").records
+    entries = read_story(records).entries
+    assert [entry.unasked for entry in entries if entry.kind == "result"] == [True]
+    again = TranscriptView(70, color=False, animation=False)
+    assert line in "".join(map(again.recorded, entries))
+    for document in (to_markdown(records), to_html(records)):
+        assert "not asked" in document
+    replayed = []
+    assert (
+        replay_session(records, watch=lambda kind, value: replayed.append((kind, value))).difference is None
+    )
+    assert [value.unasked for kind, value in replayed if kind == "observation"] == [True]
+
+
+def test_call_that_was_asked_about_and_then_failed_was_asked(folder):
+    def late(request):
+        (folder / "a.py").write_text("other\n")
+        return "allow"
+
+    agent = asking_agent(folder, call("read_file", path="a.py"), edit("return", "x"), on_ask=late)
+    events = list(agent.run_stream("Go."))
+    observed = [event for event in events if event.type is EventType.OBSERVATION]
+    assert [(event.is_error, event.unasked) for event in observed] == [(False, False), (True, False)]
 
 
 def edit(old, new, path="a.py"):

@@ -74,6 +74,10 @@ def edit_file(path: str, old_text: str, new_text: str) -> str:
     return f"not done: {path} {len(old_text)} {len(new_text)}"
 
 
+def cannot_work(args: dict[str, str]) -> str | None:
+    return "The text is not there." if args["old_text"] == "gone" else None
+
+
 @tool
 async def count(ctx: RunContext[None], name: str) -> str:
     """Say three lines, then wait until a file is there."""
@@ -112,7 +116,7 @@ elsewhere = Tool(
     external=True,
 )
 (folder / "work").mkdir(exist_ok=True)
-edits = Tool(edit_file, root=str(folder / "work"))
+edits = Tool(edit_file, root=str(folder / "work"), check=cannot_work)
 money = {"prices": {"*": Price(1000, 1000)}, **given["money"]} if "money" in given else {}
 
 

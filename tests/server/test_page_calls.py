@@ -20,6 +20,20 @@ def test_a_running_call_shows_its_output_and_can_be_stopped(serve, visit):
     expect(guest.page.locator(".call .time")).to_contain_text("stopped")
 
 
+def test_a_call_that_cannot_work_says_why_and_that_nobody_was_asked(serve, visit):
+    server = serve([call("edit_file", path="a.py", old_text="gone", new_text="x"), "Done."])
+    guest = visit(server)
+    guest.say("Edit it")
+    guest.wait(".end")
+    line = guest.page.locator(".call summary")
+    expect(line).to_contain_text("The text is not there.")
+    expect(line.locator(".time")).to_have_text("not asked")
+    expect(line.locator(".tool")).to_have_text("Edit")
+    with server.client() as client:  # what a page shows when the events are gone
+        entries = client.get(f"/api/sessions/{guest.page.url.rpartition('=')[2]}").json()["entries"]
+    assert [entry["unasked"] for entry in entries if entry["kind"] == "result"] == [True]
+
+
 def test_settled_calls_in_a_row_are_one_line(serve, visit):
     calls = [call("add", a=1, b=n) for n in range(4)]
     guest = visit(serve([calls, "Added."]))

@@ -39,6 +39,7 @@ class _ShownCall:
     """A tool call as shown by the editor."""
 
     is_announced: bool = False
+    title: str = ""
     status: str = "pending"
     text: str = ""  # the progress while the call runs, then the result
     attached: list[Mapping[str, Any]] = field(default_factory=list)  # diffs and terminals
@@ -86,6 +87,8 @@ class Updates:
                 await self.part(data["part"])
             case EventType.PROGRESS:
                 await self._progress(data["call_id"], data["text"])
+            case EventType.OBSERVATION if data.get("unasked"):
+                await self.unasked(data["call_id"])
             case EventType.TASK:
                 await self._task(data["task"], data.get("part"))
             case EventType.STEP_END:
@@ -93,10 +96,9 @@ class Updates:
                 await self._usage(data.get("context") or {})
             case EventType.NOTICE if self._note is not None and not data.get("synthetic"):
                 await self._note(data["message"])
-            case EventType.ERROR:
-                self.failure = data["error"] if data["fatal"] else self.failure
-            case EventType.LOOP_END:
-                self.stop_reason = data["stop_reason"]
+            case EventType.ERROR | EventType.LOOP_END:
+                self.failure = data["error"] if data.get("fatal") else self.failure
+                self.stop_reason = data.get("stop_reason", self.stop_reason)
 
     @property
     def _id(self) -> str:
@@ -125,6 +127,7 @@ class Updates:
         if not call.is_announced:
             call.is_announced = True
             summary = calls.summarize(tool, args, self._work.folder)
+            call.title = summary["title"]
             update = {"toolCallId": call_id, "status": call.status, **summary}
             await self._send({"sessionUpdate": "tool_call", **update})
 
@@ -158,6 +161,12 @@ class Updates:
             call = self._calls[call_id]
             call.status, call.text = _STATES.get(state, "completed"), part["output"]
             await self._show(call_id)
+
+    async def unasked(self, call_id: str) -> None:
+        """Say in the title of a call that nobody was asked about it, because it cannot work."""
+        if (call := self._calls.get(call_id)) is not None:
+            title = f"{call.title} ({user_text('screen.not_asked')})"
+            await self._send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "title": title})
 
     async def _progress(self, call_id: str, text: str) -> None:
         call = self._calls.get(call_id)
@@ -211,6 +220,8 @@ async def send_history(entries: Iterable[Entry], work: Work, send: SendUpdate) -
         elif call_id in inputs:
             call = {"call_id": call_id, "tool": entry.tool, "input": inputs[call_id]}
             await updates.part({**call, "state": state, "output": entry.text})
+            if entry.unasked:
+                await updates.unasked(call_id)
 
 
 def _arguments(text: str) -> Mapping[str, Any]:

@@ -187,7 +187,7 @@ async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
         refusal = refusal or await _refusal(step, call)
         if refusal is not None:
             kind, message = refusal
-            return Ruling("deny", call.args, kind, message)
+            return Ruling("deny", call.args, kind, message, unasked=True)
         if call.tool is None or await _is_allowed(step, call):
             permission = replace(permission, behavior="allow")
     if permission.behavior != "allow":

@@ -131,6 +131,7 @@ async def keep(step: Step, call: ToolCallRun, outcome: ToolOutcome, seconds: flo
             outcome.error,
             command=outcome.command,
             refused=outcome.refused,
+            unasked=call.ruling is not None and call.ruling.unasked,
         )
     )
 

@@ -190,6 +190,7 @@ def heading(entry: Entry) -> str:
         "end": f"The run ended: {one_line(entry.text, 400).removesuffix('.')}.",
     }[entry.kind]
     ended = "denied" if entry.verdict == "deny" else "failed" if entry.failed else entry.state
+    ended = "not asked" if entry.unasked else ended
     if entry.exit_code:
         ended = f"exit code {entry.exit_code}"
     if ended and entry.seconds is not None and entry.seconds >= 1:

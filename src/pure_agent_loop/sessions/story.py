@@ -47,6 +47,7 @@ class Entry:
         said: The person's words with the answer.
         media: For a task or another message from a person: the parts of the message that are not text.
         used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited``.
+        unasked: For a result: True if a person would have been asked, but the call could not work.
     """
 
     kind: Kind
@@ -63,6 +64,7 @@ class Entry:
     verdict: str = ""
     answered_at: float | None = None
     why: str = ""
+    unasked: bool = False
     command: Mapping[str, Any] = field(default_factory=dict)
     said: str = ""
     media: Sequence[Mapping[str, Any]] = ()
@@ -263,17 +265,18 @@ class _StoryReader:
                 self._parts[call_id] = {**times, state: time}
 
     def _decision(self, record: Record) -> None:
+        """Keep what decided about a call: the mode ``guard``, a person, or that nobody was asked."""
+        _, _, effect = str(record.data.get("key")).partition(":")
+        kind, _, call_id = effect.partition(":")
         if record.type == "intent" and record.data.get("why"):
             self._whys[_call_id(record)] = str(record.data["why"])
-        elif record.type == "value" and record.data.get("by"):
-            self._person_answer(record)
-
-    def _person_answer(self, record: Record) -> None:
-        permission = _mapping(_mapping(record.data.get("value")).get("Permission"))
-        call_id = str(record.data.get("key")).partition(":ask:")[2]
-        about = {"by": str(record.data["by"]), "verdict": str(permission.get("behavior"))}
-        said = str(permission.get("message") or "")
-        self._answers[call_id] = {**about, "said": said, "answered_at": record.time}
+        elif record.type == "value" and kind == "refusal":
+            self._answers[call_id] = {"unasked": True}
+        elif record.type == "value" and kind == "ask" and record.data.get("by"):
+            permission = _mapping(_mapping(record.data.get("value")).get("Permission"))
+            about = {"by": str(record.data["by"]), "verdict": str(permission.get("behavior"))}
+            said = str(permission.get("message") or "")
+            self._answers[call_id] = {**about, "said": said, "answered_at": record.time}
 
     def _result(self, call_id: str, text: str, record: Record, *, failed: bool = False) -> None:
         self._ended.add(call_id)

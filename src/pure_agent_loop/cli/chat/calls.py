@@ -54,6 +54,7 @@ class CallView:
         duration: Duration of the call in seconds.
         result: The result; for a running call, the end of its output so far.
         refused: Why the call was denied; empty if it was not denied.
+        unasked: True if nobody was asked about the call, because it cannot work.
         command: How the command of the call ended; see `Event.observation`.
     """
 
@@ -65,6 +66,7 @@ class CallView:
     duration: float = 0.0
     result: str = ""
     refused: str = ""
+    unasked: bool = False
     command: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -139,17 +141,21 @@ class Lines:
         argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
-        room = width - self._styler.text(*head).cell_len - 2
+        unasked = self._styler.text((role, f"  ({self._words('not_asked')})" if call.unasked else ""))
+        room = width - self._styler.text(*head).cell_len - unasked.cell_len - 2
         tail = self._styler.text((role, f"  {detail}" if detail else ""))
         if room - tail.cell_len < MIN_ARGUMENT:
             tail.truncate(max(room - MIN_ARGUMENT, 0), overflow="ellipsis")
-        middle = self._styler.fit(self._styler.text(("", argument)), max(room - tail.cell_len + 1, 1))
+        tail.append_text(unasked)
+        left = room + unasked.cell_len - tail.cell_len
+        middle = self._styler.fit(self._styler.text(("", argument)), max(left + 1, 1))
         line = self._styler.text(*head, ("", " " if argument else ""))
         return self._styler.fit(line.append_text(middle if argument else tail[:0]).append_text(tail), width)
 
     def verb(self, call: CallView) -> str:
         """Return the action of a call in the present or past tense; the tool's name if it has no verb."""
-        key = f"{'did' if call.state in ('done', 'failed') else 'do'}_{call.tool}"
+        has_run = call.state in ("done", "failed") and not call.unasked
+        key = f"{'did' if has_run else 'do'}_{call.tool}"
         return self._words(key) if key in table("screen", "en") else one_line(call.tool, 60)
 
     def _detail(self, call: CallView, now: float) -> tuple[str, str]:

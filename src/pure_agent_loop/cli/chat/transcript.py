@@ -216,8 +216,9 @@ class TranscriptView:
             ]
             denial = {**about, "args": call.args, "behavior": "deny", "reason": "".join(reasons)}
             lines = self.feed(event(EventType.PERMISSION, **denial))
-        told = {"result": entry.text, "duration": entry.seconds, "is_error": entry.failed}
-        return lines + self.feed(event(EventType.OBSERVATION, **about, **told, command=entry.command))
+        told: dict[str, Any] = {"result": entry.text, "duration": entry.seconds, "is_error": entry.failed}
+        told |= {"command": entry.command, "unasked": entry.unasked}
+        return lines + self.feed(event(EventType.OBSERVATION, **about, **told))
 
     def forget(self, call_id: str) -> None:
         """Remove a call from the live lines."""
@@ -588,6 +589,7 @@ class TranscriptView:
         call = self._calls.pop(calls.id_of(event), None) or calls.made_of(event, state)
         call.state, call.result, call.duration = state, result, number(event.data.get("duration"))
         call.command = event.data.get("command") or {}
+        call.unasked = bool(event.data.get("unasked"))
         line = self._lines.call(call, self.width, event.timestamp)
         folded = self._lines.folded(call, line)
         is_plain = state == "done" and not self._styler.reader

@@ -16,6 +16,7 @@ MESSAGES = {
     "failed": "失败",
     "denied": "已拒绝",
     "refused": "不允许",
+    "not_asked": "未询问",
     "stopped": "已停止",
     "exit_code": "退出码 {code}",
     "read_only": "只读",

@@ -16,6 +16,7 @@ MESSAGES = {
     "failed": "failed",
     "denied": "denied",
     "refused": "not allowed",
+    "not_asked": "not asked",
     "stopped": "stopped",
     "exit_code": "exit code {code}",
     "read_only": "read-only",

@@ -295,6 +295,7 @@ class SessionEntry(ApiModel):
     said: str = Field("", description="the words with the answer to a question")
     media: list[SentFile] = Field([], description="what a person sent with a message")
     used: dict[str, Any] = Field({}, description="steps, tokens, cost and waiting time of a run that ended")
+    unasked: bool = False
 
 
 class Versions(ApiModel):

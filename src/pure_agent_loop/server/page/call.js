@@ -24,7 +24,7 @@ export function Call({ item, rev }) {
       <span class="tool">${verb(item.tool, item)}</span> <span class="brief">${subject(item.args)}</span>
       ${change && item.state === "done" && html`<${Counts} change=${change} />`}
       ${item.isUndone && html`<span class="by">(${t("isUndone")})</span>`}
-      ${item.by && html`<span class="by">${answeredBy(item)}</span>`}
+      ${item.by && html`<span class="by">${answeredBy(item)}</span>`}${item.unasked && html`<span class="by">${causeOf(item.result)}</span>`}
       <span class="time">${isRunning ? html`<${Clock} since=${item.start} />` : outcome(item)}</span></summary>
     ${isOpen && html`<${Inside} item=${item} change=${change} rev=${rev} />`}
   </details>
@@ -44,6 +44,7 @@ function startOf({ tool, args, result }) {
 }
 
 const answeredBy = ({ by, verdict, answeredAt }) => t(`answered${by === store.me.value.name ? "You" : "By"}_${verdict === "deny" ? "deny" : "allow"}`, { by, at: clock(answeredAt) });
+const causeOf = (result) => /^(?:Error: |错误信息：)(.+)$/m.exec(result ?? "")?.[1] ?? ""; // of a failed call, in one line
 const tail = (text, most = TAIL_LINES) => (text || "").trimEnd().split("\n").slice(-most).join("\n");
 
 // The seconds since a time, counted.
@@ -56,7 +57,7 @@ export function Clock({ since }) {
 // How a call ended, or its state; durations under a second are not shown.
 function outcome(item) {
   const code = item.command?.exit_code ?? item.exitCode, time = item.seconds >= 1 ? seconds(item.seconds) : "";
-  const state = code ? t("exitCode", { n: code }) : item.state === "done" ? "" : item.state === "waiting" && item.verdict ? t("allowed") : store.stateWord(item.state);
+  const state = code ? t("exitCode", { n: code }) : item.state === "done" ? "" : item.state === "waiting" && item.verdict ? t("allowed") : item.unasked ? t("notAsked") : store.stateWord(item.state);
   return [item.command?.read_only && !code ? t("readOnly") : "", state, time].filter(Boolean).join(" · ");
 }
 

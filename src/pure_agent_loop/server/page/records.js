@@ -18,7 +18,7 @@ export function showEntries(view, entries, session) {
     else if (entry.kind === "result" && calls.has(callId)) {
       const item = calls.get(callId), isDenied = entry.verdict === "deny", command = Object.keys(entry.command).length > 0 && entry.command;
       Object.assign(item, { result: text, at: time, seconds, command, exitCode: entry.exit_code, state: isDenied ? "denied" : entry.failed ? "failed" : "done" });
-      Object.assign(item, { by: entry.by, verdict: entry.verdict, said: entry.said, answeredAt: entry.answered_at });
+      Object.assign(item, { by: entry.by, verdict: entry.verdict, said: entry.said, unasked: entry.unasked, answeredAt: entry.answered_at });
       if (isDenied && entry.by) view.sayDenied(item);
     } else if (entry.kind === "notice" && text) add("note", { plain: text });
     else if (entry.kind === "end") {

@@ -190,7 +190,7 @@ export class View {
     if (!item) return;
     const failed = data.is_error || data.command?.exit_code;
     if (item.isHidden && failed) item.isHidden = false;
-    Object.assign(item, { result: data.result, at: event.timestamp, state: item.verdict === "deny" ? "denied" : failed ? "failed" : "done", seconds: data.duration, command: data.command });
+    Object.assign(item, { result: data.result, at: event.timestamp, state: item.verdict === "deny" ? "denied" : failed ? "failed" : "done", seconds: data.duration, command: data.command, unasked: data.unasked });
     this.changed(item);
   }
 

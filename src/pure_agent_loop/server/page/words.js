@@ -34,6 +34,7 @@ const WORDS = {
   done: ["done", "完成"],
   failed: ["failed", "失败"],
   denied: ["denied", "已拒绝"],
+  notAsked: ["not asked", "未询问"],
   exitCode: ["exit {n}", "退出码 {n}"],
   waiting: ["waiting for you", "等待你"],
   copy: ["Copy", "复制"],
