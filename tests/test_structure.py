@@ -58,7 +58,7 @@ LAYERS = [
         llm.waits llm.tool_modes.recover
         llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
         llm.tool_modes.client llm.tool_modes.choose llm.tool_modes.typed_answers
-        output.form output.json_text output.wanted schema.build llm.tool_modes.examples
+        output.form output.json_text output.wanted schema.build schema.titles llm.tool_modes.examples
         llm.tool_modes.fill schema.described schema.mended schema.plain schema.tidy llm.extra
         llm.histories
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt

@@ -133,7 +133,7 @@ def _part(value: Any, _: Any, view: View) -> dict[str, Any]:
     value = value if isinstance(value, dict) else {}
     kind, failed = value.get("type"), value.get("state") == "error"
     open_call = kind == "tool" and view.has_tool(value.get("tool"))
-    names = [*_PART_KEYS, *(["input"] if open_call else [])]
+    names = [*_PART_KEYS, *(["input", "title"] if open_call else [])]
     if kind == "text" or (kind == "reasoning" and view.reasoning) or (open_call and not failed):
         names.append("output")
     return _only(value, names)
@@ -183,9 +183,12 @@ class _Factories(type):
         """Report the complete reasoning of a response; only with ``emit_reasoning_events=True``."""
         return ReasoningEvent(EventType.REASONING, step, {"content": content})
 
-    def action(cls, step: int, tool: str, args: Mapping[str, Any], call_id: str = "") -> ActionEvent:
-        """Report that a tool is about to be called."""
-        return ActionEvent(EventType.ACTION, step, {"tool": tool, "args": dict(args), "call_id": call_id})
+    def action(
+        cls, step: int, tool: str, args: Mapping[str, Any], call_id: str = "", title: str = ""
+    ) -> ActionEvent:
+        """Report that a tool is about to be called; `title` is from ``Tool(running=)``."""
+        data = {"tool": tool, "args": dict(args), "call_id": call_id, **present(title=title or None)}
+        return ActionEvent(EventType.ACTION, step, data)
 
     def observation(
         cls,
@@ -291,17 +294,17 @@ class _Factories(type):
         reason: str = "",
         call_id: str = "",
         origins: Sequence[Mapping[str, Any]] = (),
+        title: str = "",
     ) -> PermissionEvent:
         """Report a question about a call (``ask``), or a decision (``allow``, ``deny``).
 
         Args:
             origins: In the mode ``guard``: where each value comes from; see `PermissionRequest`.
+            title: The question in the words of the tool: ``Tool(asks=)``.
         """
-        data: dict[str, Any] = {"tool": tool, "args": dict(args), "behavior": behavior}
-        data |= {"reason": reason, "call_id": call_id}
-        if origins:
-            data["origins"] = [dict(origin) for origin in origins]
-        return PermissionEvent(EventType.PERMISSION, step, data)
+        data = {"tool": tool, "args": dict(args), "behavior": behavior, "reason": reason, "call_id": call_id}
+        more = present(origins=[*map(dict, origins)] or None, title=title or None)
+        return PermissionEvent(EventType.PERMISSION, step, {**data, **more})
 
     def compaction(
         cls,
@@ -497,6 +500,7 @@ class ActionEvent(Event):
     tool: str = public()
     args: dict[str, Any] = tool_only({})
     call_id: str = public()
+    title: str = tool_only()
 
 
 class ObservationEvent(Event):
@@ -607,6 +611,7 @@ class PermissionEvent(Event):
     reason: str = hidden()
     call_id: str = public()
     origins: list[dict[str, Any]] = hidden([])
+    title: str = tool_only()
 
 
 class CompactionEvent(Event):

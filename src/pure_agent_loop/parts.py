@@ -69,6 +69,8 @@ class Part:
     """Time the part began to run."""
     ended: float | None = None
     """Time the part was completed, failed or moved to the background."""
+    title: str = ""
+    """Words for a call that runs, from ``Tool(running=)``; empty if it has none."""
 
     def __post_init__(self) -> None:
         given: object = self.state
@@ -109,6 +111,7 @@ class Part:
             "created": self.created,
             "started": self.started,
             "ended": self.ended,
+            **({"title": self.title} if self.title else {}),
         }
 
     @classmethod
@@ -153,7 +156,8 @@ def change_of(part: Mapping[str, Any]) -> dict[str, Any]:
     when = part["ended"] or part["started"] or part["created"]
     details = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}
     if part["call_id"]:
-        return {**details, "call_id": part["call_id"], "tool": part["tool"]}
+        title = {"title": part["title"]} if part["state"] == "running" and "title" in part else {}
+        return {**details, "call_id": part["call_id"], "tool": part["tool"], **title}
     return details if part["ended"] is None else {**details, "output": part["output"]}
 
 

@@ -39,6 +39,7 @@ _RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
 _NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
 EDIT_TOOLS = ("write_file", "edit_file")
 _PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
+_LATER = ("unasked", "title", "origins")
 _NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
 
@@ -80,6 +81,7 @@ class Ruling:
         read_only: With ``allow``: the call runs so that it cannot change anything.
         origins: In the mode ``guard``: where each value comes from, in plain form; see `guard.Origin`.
         unasked: With ``deny``: a person would have been asked, but the call cannot work.
+        title: With ``ask``: the question in the words of the tool; see `Tool`.
     """
 
     behavior: Behavior
@@ -89,10 +91,11 @@ class Ruling:
     read_only: bool = False
     origins: list[dict[str, Any]] = field(default_factory=list)
     unasked: bool = False
+    title: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        return {name: value for name, value in asdict(self).items() if name != "origins" or value}
+        """Return the plain JSON form; what came after the first version is left out if it is not set."""
+        return {name: value for name, value in asdict(self).items() if value or name not in _LATER}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
@@ -144,6 +147,7 @@ class PermissionRequest:
         asked_at: Time of the question in seconds since the epoch; None if unknown.
         origins: In the mode ``guard``: where each value comes from, the strange ones first. Each has the
             fields of `guard.Origin`, and ``recipient``: True if an answer with ``similar`` makes it known.
+        title: The question in the words of the tool (`Tool(asks=)`), safe to show; empty if it has none.
     """
 
     call_id: str
@@ -153,6 +157,7 @@ class PermissionRequest:
     step: int = 0
     asked_at: float | None = field(default=None, compare=False)
     origins: list[dict[str, Any]] = field(default_factory=list)
+    title: str = ""
 
     @property
     def recipients(self) -> list[str]:

@@ -198,6 +198,7 @@ class Renderer:
         tool, args = str(event.data.get("tool", "")), event.data.get("args")
         return [
             Segment("-> ", "label"),
+            Segment(f"{title}  " if (title := str(event.data.get("title") or "")) else "", "name"),
             Segment(one_line(tool), "name"),
             Segment(f"({_arguments(args)})", "dim"),
         ]
@@ -250,6 +251,7 @@ class Renderer:
         reason = one_line(safe_text(str(data.get("reason") or "")))
         what = words.get(str(data.get("behavior")), "")
         call = f"{one_line(str(data.get('tool', '')))}({_arguments(data.get('args'))})"
+        call = f"{data['title']}  {call}" if data.get("title") else call
         return [Segment(f"? {call}: {what}{f' ({reason})' if reason else ''}", "warning")]
 
     def _compaction(self, event: Event) -> list[Segment]:

@@ -27,6 +27,7 @@ from pure_agent_loop.schema.calling import (
 from pure_agent_loop.schema.described import Described, Example, check_name
 from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.schema.signature import wanted_deps
+from pure_agent_loop.schema.titles import check_title, title_of
 from pure_agent_loop.support.abilities import as_protocol, checked_function
 from pure_agent_loop.support.checks import is_whole, require, require_value
 from pure_agent_loop.support.failures import log_failure
@@ -49,8 +50,10 @@ DICT_KEYS = {"name", "description", "parameters", "function"}
 Check = Callable[[dict[str, Any]], "str | Awaitable[str | None] | None"]
 Destructive = bool | Callable[[dict[str, Any]], bool | str]
 _FLAGS = ("idempotent", "read_only", "destructive", "polls", "exclusive", "external", "untrusted", "trusted")
+_TITLES = ("asks", "running")
 _CHANGEABLE = {
     *_FLAGS,
+    *_TITLES,
     "prose",
     "recipient",
     "name",
@@ -102,9 +105,14 @@ class Tool(Described, Generic[P, R_co]):
             identifiers from results.
         root: Base folder of the argument ``path``. Permission rules then match the resolved path, however it
             is written.
+        asks: Question to a person about a call, as a template over the arguments: ``"Refund {amount} for
+            {order}?"``. Each view makes its own from name and arguments if it is empty, or if an argument
+            that it names is missing and has no default.
+        running: Words for a call that runs, likewise: ``"Refunding {order}…"``.
 
     Raises:
-        ConfigError: The name is invalid, a parameter has no annotation, or a number is out of range.
+        ConfigError: The name is invalid, a parameter has no annotation, a number is out of range, or a
+            template names something that is no argument.
     """
 
     def __init__(
@@ -131,6 +139,8 @@ class Tool(Described, Generic[P, R_co]):
         prose: Sequence[str] = (),
         recipient: Sequence[str] = (),
         root: str = "",
+        asks: str = "",
+        running: str = "",
     ) -> None:
         super().__init__(function, name, description, parameters, examples, words)
         self._function = function
@@ -148,6 +158,8 @@ class Tool(Described, Generic[P, R_co]):
         self.prose: Sequence[str] = list(prose) if isinstance(prose, tuple) else prose
         self.recipient: Sequence[str] = list(recipient) if isinstance(recipient, tuple) else recipient
         self.root = root
+        self.asks = asks
+        self.running = running
         self.judge = judge
         self.check = check
         self._check_options()
@@ -169,6 +181,8 @@ class Tool(Described, Generic[P, R_co]):
         )
         if not isinstance(self.destructive, bool):
             checked_function(f"Tool {self.name!r}: destructive", self.destructive, "args")
+        for name in _TITLES:
+            check_title(f"Tool {self.name!r}: {name}", getattr(self, name), self.argument_names)
 
     @property
     def function(self) -> Callable[P, R_co]:
@@ -236,6 +250,10 @@ class Tool(Described, Generic[P, R_co]):
             self._caller = function if self.is_async else partial(call_in_worker, function)
         return await outcome_of_call(partial(self._caller, **kwargs), self.name, prompts)
 
+    def call_title(self, template: str, args: Mapping[str, Any]) -> str:
+        """Return a title of a call, safe to show, such as ``tool.call_title(tool.asks, args)``; or ""."""
+        return title_of(template, args, self.parameters.get("properties", {})) if template else ""
+
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
         """Return the kind and text of the error `invoke` would report for invalid arguments; None if
         valid."""
@@ -300,6 +318,8 @@ def tool(
     prose: Sequence[str] = (),
     recipient: Sequence[str] = (),
     root: str = "",
+    asks: str = "",
+    running: str = "",
 ) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool; use it as ``@tool`` or with arguments (``@tool(name="x")``).

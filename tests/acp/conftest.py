@@ -29,6 +29,7 @@ SCRIPT = {
     "command": lambda: call("shell", command="echo made here | tee made.txt; ! touch ../../out 2>&1"),
     "sleep": lambda: call("shell", command="sleep 100"),
     "wonder": lambda: call("wonder"),
+    "refund": lambda: call("refund", order="A-1", amount=89.9),
     "stubborn": lambda: call("stubborn"),
     "half": lambda: raw_call("list_dir", '{"path": "\\ud800"}'),
     "print": lambda: call("shout", text="to standard output"),

@@ -237,3 +237,23 @@ def test_in_chinese_a_person_reads_no_english_sentence(editors, tmp_path):
     assert "允许" in shown
     assert f"会话 {session} 已打开。" in shown
     assert [text for text in shown if text.isascii() or re.search("[A-Za-z]{2,}( [a-z]{2,}){2}", text)] == []
+
+
+TITLED = """
+from pure_agent_loop import tool
+
+
+@tool(asks="Refund {amount} for {order}?", running="Refunding {order}…")
+def refund(order: str, amount: float) -> str:
+    "Give money back."
+    return f"{amount} back"
+"""
+
+
+def test_a_tool_has_its_own_words_for_a_question_and_for_its_call(editors, tmp_path):
+    (tmp_path / "own.py").write_text(TITLED)
+    editor = editors("--functions", str(tmp_path / "own.py"))
+    assert editor.prompt(editor.open(tmp_path), "refund it") == "end_turn"
+    (question,) = editor.questions
+    assert question["toolCall"]["title"] == "Refund 89.9 for A-1?"
+    assert editor.call("refund")["title"] == "Refunding A-1…"

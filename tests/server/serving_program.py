@@ -108,6 +108,14 @@ def draw(kind: str) -> list[object]:
     return ["Drawn.", File(data=data, media_type="application/octet-stream", name=kind)]
 
 
+@tool(asks="Refund {amount} for {order}?", running="Refunding {order}…")
+async def refund(order: str, amount: float) -> str:
+    """Give money back."""
+    while not (folder / order).exists():
+        await asyncio.sleep(0.02)
+    return f"refunded {amount}"
+
+
 elsewhere = Tool(
     None,
     name="elsewhere",
@@ -125,12 +133,25 @@ def agent() -> Agent:
         "scripted",
         "k",
         given["model"],
-        tools=[add, hold, danger, shell, edits, count, wonder, put, draw, elsewhere, *TodoList().tools()],
+        tools=[
+            add,
+            hold,
+            danger,
+            shell,
+            edits,
+            count,
+            wonder,
+            put,
+            draw,
+            refund,
+            elsewhere,
+            *TodoList().tools(),
+        ],
         emit_reasoning_events=True,
         snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
         audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",
-        permission_rules=PermissionRules(ask=["danger", "shell", "edit_file"]),
+        permission_rules=PermissionRules(ask=["danger", "shell", "edit_file", "refund"]),
         limits=LoopLimits(**money),
     )
 

@@ -85,6 +85,24 @@ def test_a_card_is_small_and_shows_the_change_once(serve, visit):
         guest.page.wait_for_function("() => document.title === 'Mend it'")
 
 
+def test_a_tool_asks_in_its_own_words(serve, visit, place):
+    server = serve([call("refund", order="A-1", amount=89.9), "Done."], database=place)
+    guest = visit(server)
+    guest.page.evaluate("""() => { window.told = []; window.Notification = class {
+        static permission = "granted"; constructor(title, about) { window.told.push(about.body); } };
+        Object.defineProperty(document, "hidden", { get: () => true }); }""")
+    guest.say("Give it back")
+    expect(guest.page.locator(".card h2")).to_have_text("Refund 89.9 for A-1?")
+    guest.page.wait_for_function("() => window.told.length")
+    assert guest.page.evaluate("window.told") == ["Refund 89.9 for A-1?"]
+    guest.page.get_by_role("button", name="Allow", exact=True).click()
+    tool = guest.page.locator(".call .tool")
+    expect(tool).to_have_text("Refunding A-1…")
+    (server.folder / "A-1").touch()
+    expect(tool).to_have_text("Refunding A-1")
+    guest.wait(".end")
+
+
 @pytest.mark.parametrize("size", [(844, 390), (390, 400), (667, 375), (360, 330)])
 def test_the_buttons_of_a_card_are_in_reach_on_a_low_screen(serve, visit, size):
     """A turned phone, or one with an open keyboard."""

@@ -30,14 +30,16 @@ _STATUS = {
 }  # states of the tasks in a todo list
 
 
-def summarize(tool: str, args: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def summarize(tool: str, args: Mapping[str, Any], folder: Path, title: str = "") -> dict[str, Any]:
     """Return the title, kind, arguments and files of a call.
 
     Args:
         folder: The folder that paths are relative to.
+        title: The title in the words of the tool; empty if it has none.
     """
     first = next((value for value in args.values() if isinstance(value, str) and value.strip()), "")
-    title = one_line(first if tool == "shell" and first else " ".join(filter(None, (tool, first))), MAX_TITLE)
+    words = first if tool == "shell" and first else " ".join(filter(None, (tool, first)))
+    title = one_line(title or words, MAX_TITLE)
     summary: dict[str, Any] = {"title": title, "kind": _KINDS.get(tool, "other"), "rawInput": dict(args)}
     path = args.get("path")
     if tool in _KINDS and isinstance(path, str) and "\0" not in path:

@@ -243,7 +243,7 @@ class AcpSession:
             if rules:
                 options |= {"allow_session": "allow_always", "allow_folder": "allow_always"}
                 options |= {"reject_session": "reject_always"}
-            summary = calls.summarize(request.tool, request.args, self.work.folder)
+            summary = calls.summarize(request.tool, request.args, self.work.folder, request.title)
             diff = [] if asked.planned is None else [calls.as_diff(asked.planned, self.work.folder)]
             # The diff comes first, because some editors show only the first item.
             content = [*diff, calls.as_output(asked.text)]

@@ -145,7 +145,8 @@ class Updates:
     async def _show(self, call_id: str) -> None:
         call = self._calls[call_id]
         content = {"content": items} if (items := call.content()) else {}
-        update = {"toolCallId": call_id, "status": call.status, **content}
+        title = {"title": call.title} if call.title else {}
+        update = {"toolCallId": call_id, "status": call.status, **title, **content}
         await self._send({"sessionUpdate": "tool_call_update", **update})
 
     async def part(self, part: Mapping[str, Any]) -> None:
@@ -160,13 +161,14 @@ class Updates:
         if state != "pending":
             call = self._calls[call_id]
             call.status, call.text = _STATES.get(state, "completed"), part["output"]
+            call.title = part.get("title") or call.title
             await self._show(call_id)
 
     async def unasked(self, call_id: str) -> None:
         """Say in the title of a call that nobody was asked about it, because it cannot work."""
         if (call := self._calls.get(call_id)) is not None:
-            title = f"{call.title} ({user_text('screen.not_asked')})"
-            await self._send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "title": title})
+            call.title += f" ({user_text('screen.not_asked')})"
+            await self._show(call_id)
 
     async def _progress(self, call_id: str, text: str) -> None:
         call = self._calls.get(call_id)
@@ -218,7 +220,7 @@ async def send_history(entries: Iterable[Entry], work: Work, send: SendUpdate) -
         if entry.kind in _CHUNK_KINDS and entry.text:
             await send(chunk(_CHUNK_KINDS[entry.kind], entry.text, f"before-{number}"))
         elif call_id in inputs:
-            call = {"call_id": call_id, "tool": entry.tool, "input": inputs[call_id]}
+            call = {"call_id": call_id, "tool": entry.tool, "input": inputs[call_id], "title": entry.title}
             await updates.part({**call, "state": state, "output": entry.text})
             if entry.unasked:
                 await updates.unasked(call_id)

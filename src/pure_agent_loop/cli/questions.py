@@ -93,8 +93,8 @@ class TerminalQuestions:
     def ask(self, event: Event, interrupts: Interrupts) -> None:
         """Ask about a call and pass on the answer. Ctrl-C and the end of input count as no."""
         data = event.data
-        told = (data["call_id"], data["tool"], data["args"], data["reason"], event.step)
-        request = PermissionRequest(*told, origins=data.get("origins", []))
+        about = (data["call_id"], data["tool"], data["args"], data["reason"], event.step)
+        request = PermissionRequest(*about, origins=data.get("origins", []), title=data.get("title", ""))
         answers: list[Permission] = []
 
         def answer() -> bool:
@@ -206,6 +206,8 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
     is_plain = isinstance(path, str) and _as_json(path)[1:-1] == blanks_shown(path) == one_line(path) == path
     if hidden and is_plain:  # `hidden` arguments: the diff shows them
         title, hidden = user_text(f"cli.ask_{request.tool}", path=path), {*hidden, "path"}
+    elif request.title:
+        title = blanks_shown(request.title)
     else:
         title = user_text(
             "cli.ask_shell" if request.tool == "shell" else "cli.ask", tool=one_line(request.tool)

@@ -134,7 +134,8 @@ def _is_repeatable(tool: Tool | None) -> bool:
 async def _emit_actions(step: Step, calls: Sequence[ToolCallRun]) -> None:
     """Emit an ACTION for each call that is about to run, here or elsewhere."""
     for call in calls:
-        await step.emit(Event.action(step.number, call.name, call.args, call.id))
+        title = step.title(call, "running")
+        await step.emit(Event.action(step.number, call.name, call.args, call.id, title))
     for open_call in step.state.open_calls if step.state.tools.outside else ():
         await step.emit(Event.action(step.number, open_call.name, open_call.arguments, open_call.id))
 

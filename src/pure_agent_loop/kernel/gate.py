@@ -392,7 +392,9 @@ async def _refusal(step: Step, call: ToolCallRun) -> Sequence[str] | None:
 async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     now = step.kit.clock.now()
     args, origins = deepcopy(call.args), ruling.origins
-    request = PermissionRequest(call.id, call.name, args, ruling.message, step.number, now, origins)
+    request = PermissionRequest(
+        call.id, call.name, args, ruling.message, step.number, now, origins=origins, title=ruling.title
+    )
     permission = await step.effect("ask", call, partial(ask_person, request, step.kit))
     if permission.behavior == "ask":
         return ruling  # the question stays open: the run is suspended

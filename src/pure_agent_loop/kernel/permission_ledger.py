@@ -45,7 +45,15 @@ class PermissionLedger:
     def questions(self, pending: Sequence[ToolCall], step: int) -> list[PermissionRequest]:
         """Return the open questions about the pending calls of a step."""
         return [
-            PermissionRequest(call.id, call.name, ruling.args, ruling.message, step, origins=ruling.origins)
+            PermissionRequest(
+                call.id,
+                call.name,
+                ruling.args,
+                ruling.message,
+                step,
+                origins=ruling.origins,
+                title=ruling.title,
+            )
             for call in pending
             if (ruling := self.rulings.get(call.id)) is not None and ruling.behavior == "ask"
         ]
@@ -56,8 +64,14 @@ class PermissionLedger:
         permission: Permission,
         args: dict[str, Any],
         origins: Sequence[Mapping[str, Any]] = (),
+        title: str = "",
     ) -> Ruling:
-        """Record the ruling on a pending call; `origins` say where its values come from."""
+        """Record the ruling on a pending call.
+
+        Args:
+            origins: Where its values come from.
+            title: For a question: its words.
+        """
         told = self._told(call.id, origins) if self.is_guarded else []
         if permission.behavior == "deny":
             self.denied[call_key(call.name, call.arguments)] = permission.message
@@ -68,7 +82,14 @@ class PermissionLedger:
                 pass  # only this call is allowed
             elif allowed := further_allowed(permission, call.name, updated):
                 self.always_allowed = list(dict.fromkeys([*self.always_allowed, *allowed]))
-            ruling = Ruling(permission.behavior, updated, "", permission.message, permission.read_only, told)
+            ruling = Ruling(
+                permission.behavior,
+                updated,
+                message=permission.message,
+                read_only=permission.read_only,
+                origins=told,
+                title=title,
+            )
         self.rulings[call.id] = ruling
         return ruling
 

@@ -28,6 +28,8 @@ _DEFAULTS: dict[str, Any] = {
     "recipient": [],
     "timeout": None,
     "retries": 2,
+    "asks": "",
+    "running": "",
 }
 _OPEN: dict[tuple[int, int], _Keeper] = {}  # key: ids of the toolset and the event loop
 

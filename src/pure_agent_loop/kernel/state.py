@@ -464,11 +464,12 @@ class QueryState:
         permission: Permission,
         args: dict[str, Any],
         origins: Sequence[Mapping[str, Any]] = (),
+        title: str = "",
     ) -> Ruling:
         """Store the ruling on a pending call."""
         if permission.behavior == "deny" and permission.interrupt:
             self.must_close = "permission_denied"
-        return self.permissions.rule(call, permission, args, origins)
+        return self.permissions.rule(call, permission, args, origins, title)
 
     # -- the run ends -------------------------------------------------------------------------------
 

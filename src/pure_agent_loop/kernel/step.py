@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event, EventType, PartEvent
@@ -168,6 +168,8 @@ class Step:
         if part is None:  # the run was resumed: another process opened the part
             part = self._new_part(call.written)
         part = moved(part, to, self.kit.clock.now(), output)
+        if to == "running" and (title := self.title(call, "running")):
+            part["title"] = title
         if part["ended"] is None:
             self.state.parts[call.id] = {**part}
         else:
@@ -200,9 +202,16 @@ class Step:
 
     def rule(self, call: ToolCallRun, permission: Permission) -> Ruling:
         """Store the decision about a call, with its effective arguments."""
-        call.ruling = self.state.rule(call.written, permission, call.args, call.origins)
+        title = self.title(call, "asks") if permission.behavior == "ask" else ""
+        call.ruling = self.state.rule(call.written, permission, call.args, call.origins, title)
         call.args = call.ruling.args
         return call.ruling
+
+    def title(self, call: ToolCallRun, kind: Literal["asks", "running"]) -> str:
+        """Return the title of a call in the words of its tool; empty if it has none."""
+        tool, redactor = call.tool, self.kit.redactor
+        title = "" if tool is None else tool.call_title(getattr(tool, kind), call.args)
+        return title if redactor is None or not title else redactor.redact(title)
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the run's deadline; None if it has none."""
@@ -225,10 +234,12 @@ class Step:
 
     def emit_permission(self, call: ToolCallRun, behavior: str, message: str) -> Awaitable[None]:
         """Emit the decision about a call, or the fact that a person has to decide."""
+        title = self.title(call, "asks") if behavior == "ask" else ""
         origins = call.origins or (() if call.ruling is None else call.ruling.origins)
-        return self.emit(
-            Event.permission(self.number, call.name, call.args, behavior, message, call.id, origins)
+        event = Event.permission(
+            self.number, call.name, call.args, behavior, message, call.id, origins, title
         )
+        return self.emit(event)
 
 
 def logged_failure(owner: str, error: BaseException) -> str:

@@ -182,6 +182,13 @@ class Described:
         return build_schema(self._signature)
 
     @property
+    def argument_names(self) -> list[str]:
+        """Names of the arguments; cheap for a function, whose schema is not built for it."""
+        if self._signature is not None:
+            return [parameter.name for parameter in self._signature.parameters]
+        return list(self.parameters.get("properties", {}))
+
+    @property
     def description(self) -> str:
         """The description for the model."""
         return self._description if self._description is not None else self.schema.description

@@ -37,6 +37,7 @@ class Entry:
         seconds: Running time of the call, of the thinking, or of the run that ended without its waiting time;
             None if not recorded.
         call_id: Id of the call, for a call or a result.
+        title: For a call: its title in the words of the tool; empty if it has none, or did not run.
         exit_code: Exit code of the command that the call ran; None for other tools.
         command: How that command ended; see `Event.observation`. Empty for other tools.
         by: For a result: name of the person who answered the question about the call; empty if there was no
@@ -59,6 +60,7 @@ class Entry:
     state: str = ""
     seconds: float | None = None
     call_id: str = ""
+    title: str = ""
     exit_code: int | None = None
     by: str = ""
     verdict: str = ""
@@ -144,6 +146,7 @@ class _StoryReader:
         self._parts: dict[str, dict[str, float]] = {}
         self._thought: dict[str, float] = {}  # times of the newest thinking, by state
         self._waited, self._waits_since = 0.0, 0.0  # of the run: for people
+        self._titles: dict[str, str] = {}  # of calls that ran, by call id
         self._failure = ""  # message of the last error in a run
         self._ended: set[str] = set()  # ids of calls whose result is an entry
 
@@ -252,7 +255,9 @@ class _StoryReader:
             self._tools[str(call_data.get("id"))] = name = str(function.get("name"))
             self._ended.discard(str(call_data.get("id")))  # a call id may be reused
             arguments = _text(function.get("arguments"))
-            self._add("call", arguments, record, tool=name, call_id=str(call_data.get("id")))
+            call_id = str(call_data.get("id"))
+            title = self._titles.pop(call_id, "")
+            self._add("call", arguments, record, tool=name, call_id=call_id, title=title)
 
     def _changes(self, record: Record) -> None:
         for change in dicts_in(record.data, "parts"):
@@ -263,6 +268,8 @@ class _StoryReader:
                 state = str(change.get("state"))
                 times = {} if state == "pending" else self._parts.get(call_id, {})  # a call id may be reused
                 self._parts[call_id] = {**times, state: time}
+                if title := change.get("title"):
+                    self._titles[call_id] = _text(title)
 
     def _decision(self, record: Record) -> None:
         """Keep what decided about a call: the mode ``guard``, a person, or that nobody was asked."""

@@ -52,6 +52,7 @@ class CallView:
         started: Start time in seconds since the epoch.
         has_begun: True once the call runs; before that, the call is being decided.
         duration: Duration of the call in seconds.
+        title: The title in the words of the tool; empty if it has none.
         result: The result; for a running call, the end of its output so far.
         refused: Why the call was denied; empty if it was not denied.
         unasked: True if nobody was asked about the call, because it cannot work.
@@ -64,6 +65,7 @@ class CallView:
     started: float
     has_begun: bool = False
     duration: float = 0.0
+    title: str = ""
     result: str = ""
     refused: str = ""
     unasked: bool = False
@@ -77,7 +79,9 @@ def id_of(event: Event) -> str:
 
 def made_of(event: Event, state: CallState) -> CallView:
     """Create the view of an event's call."""
-    return CallView(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
+    data = event.data
+    title = one_line(str(data.get("title") or ""))
+    return CallView(str(data.get("tool", "")), data.get("args"), state, event.timestamp, title=title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +141,12 @@ class Lines:
     def call(self, call: CallView, width: int, now: float) -> Text:
         """Render a call."""
         detail, role = self._detail(call, now)
-        head = [self.sign(call.state, now), ("bold", self.verb(call))]
-        argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
+        head = [self.sign(call.state, now)]
+        if call.title:
+            argument = call.title if call.state in ("running", "waiting") else call.title.rstrip("…?？")
+        else:
+            head.append(("bold", self.verb(call)))
+            argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
         unasked = self._styler.text((role, f"  ({self._words('not_asked')})" if call.unasked else ""))
@@ -148,8 +156,10 @@ class Lines:
             tail.truncate(max(room - MIN_ARGUMENT, 0), overflow="ellipsis")
         tail.append_text(unasked)
         left = room + unasked.cell_len - tail.cell_len
-        middle = self._styler.fit(self._styler.text(("", argument)), max(left + 1, 1))
-        line = self._styler.text(*head, ("", " " if argument else ""))
+        middle = self._styler.fit(
+            self._styler.text(("bold" if call.title else "", argument)), max(left + 1, 1)
+        )
+        line = self._styler.text(*head, ("", " " if argument and not call.title else ""))
         return self._styler.fit(line.append_text(middle if argument else tail[:0]).append_text(tail), width)
 
     def verb(self, call: CallView) -> str:

@@ -195,7 +195,9 @@ class TranscriptView:
                 kind = EventType.THOUGHT if entry.kind == "answer" else EventType.REASONING
                 return before + self.feed(event(kind, content=entry.text))
             case "call":
-                return self.feed(event(EventType.ACTION, **about, args=_arguments(entry.text)))
+                return self.feed(
+                    event(EventType.ACTION, **about, args=_arguments(entry.text), title=entry.title)
+                )
             case "result":
                 return self._recorded_result(entry, event, about)
             case "end":
@@ -568,7 +570,7 @@ class TranscriptView:
         known = self._calls.get(calls.id_of(event))
         if not known or (known.state != "running" and not known.refused):
             known = self._calls[calls.id_of(event)] = calls.made_of(event, "running")
-        known.has_begun = True
+        known.has_begun, known.title = True, calls.made_of(event, "running").title
         return self._close()
 
     def _progress(self, event: Event) -> str:

@@ -142,7 +142,8 @@ class ClientLink:
         if level is None or not self._reports_progress:
             return
         level = str(event.data.get("level", level))  # a nested server's message carries its own level
-        text = str(event.data["tool"]) if event.type is EventType.ACTION else event.content
+        data = event.data
+        text = str(data.get("title") or data["tool"]) if event.type is EventType.ACTION else event.content
         if event.type in (EventType.PROGRESS, EventType.ACTION):
             self._reports += 1
             await self._context.session.report_progress(self._reports, None, one_line(text))
@@ -169,7 +170,8 @@ def _question(request: PermissionRequest) -> str:
     if request.question is not None:
         return request.question
     args = json.dumps(request.args, ensure_ascii=False, default=str)
-    return user_text("library.may_call", tool=request.tool, args=args, reason=request.reason).rstrip()
+    text = user_text("library.may_call", tool=request.tool, args=args, reason=request.reason).rstrip()
+    return f"{request.title}\n{text}" if request.title else text
 
 
 def _read(result: Any, *, is_open: bool) -> Permission:

@@ -296,6 +296,7 @@ class SessionEntry(ApiModel):
     media: list[SentFile] = Field([], description="what a person sent with a message")
     used: dict[str, Any] = Field({}, description="steps, tokens, cost and waiting time of a run that ended")
     unasked: bool = False
+    title: str = ""
 
 
 class Versions(ApiModel):
@@ -329,6 +330,7 @@ class Question(ApiModel):
     session: str
     call_id: str
     tool: str
+    title: str = Field("", description="the question in the words of the tool, if it has them")
     args: dict[str, Any]
     commands: list[str] = Field([], description="the commands of a shell line, if it has several")
     line: int | None = Field(

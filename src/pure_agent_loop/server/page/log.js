@@ -75,14 +75,14 @@ export function Log() {
     ${isAway && html`<button class="latest" onClick=${end}>↓ ${t("latest")}</button>`}</div>`;
 }
 
-// The items until the end of the step that the time line shows. Live items have a run, and count its steps.
+// The items until the end of the step that the time line shows. Live items count the steps of their run, others those of the session.
 function upTo(past, items) {
   if (!past) return items;
   const isTask = (item) => item.kind === "user" && !item.isSteer, last = items.filter(isTask).length - past.later;
   let turn = 0;
   const end = items.findIndex((item) => {
     if (isTask(item)) turn++;
-    return turn > last || (turn === last && item.step > (item.run ? past.own : past.step));
+    return turn > last || (turn === last && item.step > (String(item.run).startsWith("entry ") ? past.step : past.own));
   });
   return end < 0 ? items : items.slice(0, end);
 }

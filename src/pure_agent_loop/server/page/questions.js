@@ -91,7 +91,7 @@ export function Card({ question, where = "said" }) {
       <p class="choices"><button class="primary">${t("reply")}</button> <button type="button" onClick=${answer("deny")}>${t("deny")}</button></p></form>`;
   }
   const change = changeOf(question.tool, args, question.line), isCommand = typeof args.command === "string";
-  const title = `${verb(question.tool)} ${isCommand ? args.command.split("\n")[0] : subject(args)}`;
+  const title = question.title || `${verb(question.tool)} ${isCommand ? args.command.split("\n")[0] : subject(args)}`;
   const more = kindOf(question);
   const key = (event) => {
     if (event.target !== event.currentTarget || !may) return;
@@ -101,7 +101,7 @@ export function Card({ question, where = "said" }) {
   const details = html`<details onToggle=${(event) => setDetailed(event.target.open)}><summary class="dim">${t("details")}</summary>
     ${isDetailed && html`<p class="dim plain">${question.reason}</p><${Code} text=${JSON.stringify(args, null, 2)} language="json" label=${question.tool} />`}</details>`;
   return html`<div class="card" role="group" tabindex="0" aria-label=${title} onKeyDown=${key}>
-    <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}><span>${title}</span>${t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}<${Asked} question=${question} /></header>
+    <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}><span>${title}</span>${!question.title && t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}<${Asked} question=${question} /></header>
     <${What} details=${details} undrawn=${Math.max(0, (change?.rows.length ?? 0) - MAX_ROWS)}>
       ${change ? html`<${Diff} change=${change} />` : isCommand ? html`<pre class="command" tabindex="0">${args.command}</pre>` : html`<${Facts} args=${args} />`}
       ${question.origins.length > 0 && html`<p class="plain">${reveal(question.reason)}</p>`}<${Origins} origins=${question.origins} />

@@ -14,7 +14,7 @@ export function showEntries(view, entries, session) {
     if (entry.kind === "task" || entry.kind === "user") add("user", { text, time, step, index: entry.index, isSteer: entry.kind === "user", media: sentOf(entry, session) });
     else if (entry.kind === "answer") add("answer", { text, time, step });
     else if (entry.kind === "thinking") { if (text) add("reasoning", { text, time, step, seconds }); }
-    else if (entry.kind === "call") calls.set(callId, add("call", { tool: entry.tool, callId, args: parsed(text), state: "stopped", step, progress: "" }));
+    else if (entry.kind === "call") calls.set(callId, add("call", { tool: entry.tool, callId, title: entry.title, args: parsed(text), state: "stopped", step, progress: "" }));
     else if (entry.kind === "result" && calls.has(callId)) {
       const item = calls.get(callId), isDenied = entry.verdict === "deny", command = Object.keys(entry.command).length > 0 && entry.command;
       Object.assign(item, { result: text, at: time, seconds, command, exitCode: entry.exit_code, state: isDenied ? "denied" : entry.failed ? "failed" : "done" });

@@ -150,7 +150,7 @@ export const loadWaiting = oneAtATime(async () => {
   waiting.value = found;
   const fresh = found.filter((question) => !known.has(callKey(question)));
   if (fresh.length && document.hidden && globalThis.Notification?.permission === "granted") {
-    new Notification(t("nWaiting", { n: found.length }), { body: `${verb(fresh[0].tool)} ${subject(fresh[0].args)}`, tag: "pal-waiting" });
+    new Notification(t("nWaiting", { n: found.length }), { body: fresh[0].title || `${verb(fresh[0].tool)} ${subject(fresh[0].args)}`, tag: "pal-waiting" });
   }
 });
 

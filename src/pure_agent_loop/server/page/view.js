@@ -177,7 +177,7 @@ export class View {
     if (run) { if (run.model?.step !== event.step) this.beginModel(run, event); this.endModel(run, event); }
     const item = this.call(data, event);
     // Output from the trial of a command is discarded: the command runs again.
-    Object.assign(item, { args: data.args ?? item.args, state: "running", progress: "", start: item.state === "waiting" ? event.timestamp : item.start });
+    Object.assign(item, { args: data.args ?? item.args, title: data.title, state: "running", progress: "", start: item.state === "waiting" ? event.timestamp : item.start });
     if (run) run.spans.push({ kind: "tool", tool: data.tool, callId: data.call_id, step: event.step, start: event.timestamp, end: 0 });
     this.changed(item);
   }
@@ -217,7 +217,7 @@ export class View {
     if (data.behavior === "ask") {
       this.endModel(run, event);
       const item = this.call(data, event);
-      item.state = "waiting";
+      Object.assign(item, { state: "waiting", title: data.title });
       this.changed(item);
     } else if (data.behavior === "deny") {
       const item = this.calls.get(data.call_id);
