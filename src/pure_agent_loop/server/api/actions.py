@@ -328,6 +328,7 @@ async def questions_of(service: Service, session: str) -> list[models.Question]:
             session=session,
             agent=agent,
             owner=owner,
+            conversation=await asyncio.to_thread(title_of, service, session),
             commands=simple_commands(question.tool, question.args),
             line=await asyncio.to_thread(_first_line, service.hub.agents.get(agent), question),
             rules=wider_rules(question.tool, question.args),

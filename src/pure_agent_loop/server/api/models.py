@@ -348,6 +348,7 @@ class Question(ApiModel):
     asked_at: float | None
     agent: str
     owner: str = Field(description="who started the run")
+    conversation: str = Field(description="the title of the session")
 
 
 class QuestionsBody(ApiModel):

@@ -4,7 +4,7 @@ import { Code, iconOf } from "./call.js";
 import { Counts, Diff, MAX_ROWS, changeOf } from "./diff.js";
 import { Icon } from "./icons.js";
 import * as store from "./store.js";
-import { clock, hasWord, subject, t, verb } from "./words.js";
+import { clock, hasWord, seconds, subject, t, verb } from "./words.js";
 
 export function Questions() {
   return html`<div class="questions" role="region" aria-live="polite" aria-label=${store.stateWord("waiting")}>
@@ -52,10 +52,14 @@ const Origins = ({ origins }) => origins.length > 0 && html`<ul class="origins">
 // Arguments as names and values.
 const Facts = ({ args }) => html`<dl>${Object.entries(args).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${typeof value === "string" ? value : JSON.stringify(value)}</dd></div>`)}</dl>`;
 
-function Asked({ question }) {
-  const who = question.owner && question.owner !== store.me.value.name ? t("asks", { who: question.owner, agent: question.agent }) : "";
-  const since = question.asked_at ? t("since", { at: clock(question.asked_at) }) : "";
-  return html`<span class="dim since">${[who, since].filter(Boolean).join(" · ")}</span>`;
+// Who asks, and since when; with `isFar`, also in which conversation, for a card outside of it.
+export function Asked({ question, isFar }) {
+  const [now, setNow] = useState(Date.now() / 1000);
+  useEffect(() => { const timer = setInterval(() => setNow(Date.now() / 1000), 10000); return () => clearInterval(timer); }, []);
+  const who = [question.owner !== store.me.value.name && question.owner, question.agent].filter(Boolean).join(" · ");
+  const waits = question.asked_at ? t("waitsFor", { time: seconds(Math.max(0, Math.floor(now - question.asked_at))) }) : "";
+  const parts = isFar ? [who, t("quoted", { text: question.conversation || t("untitled") }), waits] : [question.owner !== store.me.value.name && who, waits];
+  return html`<span class="dim since" title=${question.asked_at && clock(question.asked_at)}>${parts.filter(Boolean).join(" · ")}</span>`;
 }
 
 // What a call would do, and its details. Lines that do not fit are counted: the end of a command may be the dangerous part.
@@ -84,14 +88,16 @@ export function Card({ question, where = "said" }) {
   const field = `${where}-${question.session}-${question.call_id}`, args = reveal(question.args), may = store.mayAnswer(question);
   if (question.live) { // a running tool asks; otherwise a call waits for approval
     return html`<form class="card" onSubmit=${answer("allow", { message: text })}>
-      <header><${Icon} name="inbox" /><h2><span>${t("askYou", { tool: question.tool })}</span></h2><${Asked} question=${question} /></header>
+      <header><${Icon} name="inbox" /><h2><span>${t("askYou", { tool: question.tool })}</span></h2>${where === "said" && html`<${Asked} question=${question} />`}</header>
       <p class="plain">${reveal(question.args.question ?? question.reason)}</p>
       <label for=${field}>${t("answer")}</label>
       <input id=${field} value=${text} onInput=${(event) => setText(event.target.value)} />
       <p class="choices"><button class="primary">${t("reply")}</button> <button type="button" onClick=${answer("deny")}>${t("deny")}</button></p></form>`;
   }
   const change = changeOf(question.tool, args, question.line), isCommand = typeof args.command === "string";
-  const title = question.title || `${verb(question.tool)} ${isCommand ? args.command.split("\n")[0] : subject(args)}`;
+  const named = verb(question.tool), short = isCommand || (named === question.tool && !change); // the box below says the rest
+  const what = question.title || t("askEdit", { what: `${named} ${isCommand ? args.command.split("\n")[0] : subject(args)}` }); // heard
+  const title = question.title || (short ? t(isCommand ? "askCommand" : "askTool", { tool: question.tool }) : `${named} ${subject(args)}`);
   const more = kindOf(question);
   const key = (event) => {
     if (event.target !== event.currentTarget || !may) return;
@@ -99,13 +105,14 @@ export function Card({ question, where = "said" }) {
     if (event.key === "Escape") { event.preventDefault(); setDenying(true); }
   };
   const details = html`<details onToggle=${(event) => setDetailed(event.target.open)}><summary class="dim">${t("details")}</summary>
-    ${isDetailed && html`<p class="dim plain">${question.reason}</p><${Code} text=${JSON.stringify(args, null, 2)} language="json" label=${question.tool} />`}</details>`;
-  return html`<div class="card" role="group" tabindex="0" aria-label=${title} onKeyDown=${key}>
-    <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}><span>${title}</span>${!question.title && t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}<${Asked} question=${question} /></header>
+    ${isDetailed && html`${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
+      <${Code} text=${JSON.stringify(args, null, 2)} language="json" label=${question.tool} />`}</details>`;
+  return html`<div class="card" role="group" tabindex="0" aria-label=${what} onKeyDown=${key}>
+    <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${what}><span>${title}</span>${!question.title && !short && t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}${where === "said" && html`<${Asked} question=${question} />`}</header>
+    ${question.reason && html`<p class="dim why">${t("asksBecause", { why: question.reason })}</p>`}
     <${What} details=${details} undrawn=${Math.max(0, (change?.rows.length ?? 0) - MAX_ROWS)}>
       ${change ? html`<${Diff} change=${change} />` : isCommand ? html`<pre class="command" tabindex="0">${args.command}</pre>` : html`<${Facts} args=${args} />`}
-      ${question.origins.length > 0 && html`<p class="plain">${reveal(question.reason)}</p>`}<${Origins} origins=${question.origins} />
-      ${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
+      <${Origins} origins=${question.origins} />
     <//>
     ${!may ? html`<p class="dim">${t("notYours")}</p>`
       : isDenying ? html`<form class="choices" onSubmit=${answer("deny", { message: text })} onKeyDown=${(event) => { if (event.key === "Escape") setDenying(false); }}>
@@ -113,6 +120,6 @@ export function Card({ question, where = "said" }) {
         <input id=${field} ref=${reason} value=${text} placeholder=${t("instead")} onInput=${(event) => setText(event.target.value)} />
         <button class="danger">${t("deny")}</button><button type="button" onClick=${() => setDenying(false)}>${t("cancel")}</button></form>`
       : html`<p class="choices"><button class="primary" title="Enter" onClick=${answer("allow")}>${t("allow")}</button>
-        ${more && html`<button title=${question.origins.length ? "" : t("allowAllHint")} onClick=${answer("allow", more[1])}>${more[0]}</button>`}
+        ${more && html`<button class="wider" title=${question.origins.length ? "" : t("allowAllHint")} onClick=${answer("allow", more[1])}>${more[0]}</button>`}
         <button class="danger" title="Esc" onClick=${() => setDenying(true)}>${t("deny")}</button></p>`}</div>`;
 }
