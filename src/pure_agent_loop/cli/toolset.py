@@ -269,7 +269,8 @@ def suggest(
         return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     details: Mapping[str, Any] = {}
-    if tool is None:  # an MCP server's tool, whose definition is missing here: still ask
+    if tool is None and request.tool not in options.allow:
+        # An MCP server's tool, whose definition is missing here: still ask, unless a rule names it.
         details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=attended)

@@ -20,7 +20,7 @@ from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest
 from pure_agent_loop.support.language import user_text
-from pure_agent_loop.support.terminal import excerpt
+from pure_agent_loop.support.terminal import excerpt, one_line
 from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
 
@@ -39,7 +39,8 @@ class Pending:
         diff: The file change; empty if the call does not change a file.
         is_edited: True while the user is editing the call; the next line is then the new call.
         is_unclear: True if the last line was not an answer.
-        chosen: Number of the selected answer; see `PermissionPrompt.letters`.
+        chosen: Number of the selected answer; see `letters`.
+        whole: The tool, if one answer may allow all its calls: it is of an MCP server that the user added.
         shown_at: When the question appeared, in seconds of the monotonic clock.
     """
 
@@ -50,6 +51,7 @@ class Pending:
     is_edited: bool = False
     is_unclear: bool = False
     chosen: int = 0
+    whole: str = ""
     shown_at: float = field(default_factory=time.monotonic)
     answered: asyncio.Future[Permission] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -60,7 +62,7 @@ class Pending:
         """Letters of the answers to choose from; empty if the answer is typed."""
         if self.is_edited or self.is_open:
             return ""
-        return "ysn" if self.kind else "yn"
+        return f"y{'s' if self.kind else ''}{'t' if self.whole else ''}n"
 
     @property
     def is_guarded(self) -> bool:
@@ -126,7 +128,14 @@ class PermissionPrompt:
                 text += f"\n  ({user_text('screen.right_to_left')})"
             # In the mode `guard`, an answer can make recipients known, and allows no further call.
             kind = request.recipients if request.origins else kind_of(request.tool, request.args)
-            return await self._wait(Pending(request, kind, text, diff))
+            whole = request.tool if not request.origins and self._is_of_server(request.tool) else ""
+            return await self._wait(Pending(request, kind, text, diff, whole=whole))
+
+    def _is_of_server(self, name: str) -> bool:
+        """Return True for a tool of an MCP server, unless it cannot be undone or asks by itself."""
+        servers = self._shared.toolset.mcp
+        tools = servers.known_tools if servers is not None else ()
+        return any(tool.name == name and not tool.destructive and tool.judge is None for tool in tools)
 
     async def confirm(self, text: str) -> bool:
         """Ask a yes/no question; return True only for yes."""
@@ -170,16 +179,17 @@ class PermissionPrompt:
         if pending.is_open:
             return user_text("chat.choose_open")
         kind = ", ".join(pending.kind) if pending.is_guarded else kind_words(pending.kind)
-        names = {"s": "known"} if pending.is_guarded else {}
+        tool, names = one_line(pending.whole), {"s": "known"} if pending.is_guarded else {}
         words = [
-            user_text(f"chat.choice_{names.get(letter, letter)}", kind=kind) for letter in pending.letters
+            user_text(f"chat.choice_{names.get(letter, letter)}", kind=kind, tool=tool)
+            for letter in pending.letters
         ]
         answers = [f"  {letter}  {text}" for letter, text in zip(pending.letters, words, strict=True)]
         if self.keys:
             answers[pending.chosen] = f"❯{answers[pending.chosen][1:]}"
         if pending.is_unclear:
-            letters = "no_answer" if pending.kind else "no_answer_yes_no"
-            return "\n".join([*answers, user_text(f"chat.{letters}")])
+            letters = ", ".join(f"{pending.letters[:-1]}{'a' if pending.kind else ''}")
+            return "\n".join([*answers, user_text("chat.no_answer", letters=letters)])
         if pending.request is None:
             return "\n".join([*answers, user_text("chat.choose_yes_no")])
         always = user_text("chat.choose_always") if pending.kind and not pending.is_guarded else ""
@@ -240,10 +250,9 @@ class PermissionPrompt:
         elif letter in ("s", "a") and pending.kind and not pending.is_guarded:
             if letter == "a" and not self._save_rules(pending.kind):
                 return None
-            options = self._shared.options
-            options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
-            self._notify(user_text("chat.allowed", kind=kind_words(pending.kind)), "dim")
-            self._end(pending, YES)
+            self._allow(pending, pending.kind)
+        elif letter == "t" and pending.whole:
+            self._allow(pending, [pending.whole])
         elif letter == "e" and question is not None:
             pending.is_edited = True
             self._changed()
@@ -254,6 +263,12 @@ class PermissionPrompt:
             self._changed()
             return line  # so that the user can edit the text
         return None
+
+    def _allow(self, pending: Pending, rules: list[str]) -> None:
+        options = self._shared.options
+        options.allow = list(dict.fromkeys([*options.allow, *rules]))
+        self._notify(user_text("chat.allowed", kind=kind_words(rules)), "dim")
+        self._end(pending, YES)
 
     def _save_rules(self, kind: list[str]) -> bool:
         try:

@@ -185,15 +185,20 @@ class Slash:
         self._list((f"`{tool.name}` {one_line(tool.description, 120)}" for tool in tools), "no_tools")
 
     def _permissions(self, words: str) -> None:
-        options = self._host.shared.options
-        verb, _, rule = words.partition(" ")
-        if verb == "remove" and rule.strip() in options.allow:
-            options.allow = [allowed for allowed in options.allow if allowed != rule.strip()]
-            self._host.print_notice(user_text("chat.rule_gone", rule=rule.strip()))
-            return
-        self._mode("")
-        kinds = ("deny", "ask", "allow")
-        self._list((f"{kind} `{rule}`" for kind in kinds for rule in getattr(options, kind)), "no_rules")
+        options, kinds = self._host.shared.options, ("deny", "ask", "allow")
+        verb, _, rest = words.partition(" ")
+        rule, known = rest.strip(), [kind for kind in kinds if rest.strip() in getattr(options, kind)]
+        if rule and verb in kinds:
+            PermissionRules(allow=[rule])  # a rule that is none is an error
+            setattr(options, verb, list(dict.fromkeys([*getattr(options, verb), rule])))
+            self._host.print_notice(user_text("chat.rule_set", rule=f"{verb} {rule}", remove=rule))
+        elif verb == "remove" and known:
+            for kind in known:
+                setattr(options, kind, [other for other in getattr(options, kind) if other != rule])
+            self._host.print_notice(user_text("chat.rule_gone", rule=rule))
+        else:
+            self._mode("")
+            self._list((f"{kind} `{rule}`" for kind in kinds for rule in getattr(options, kind)), "no_rules")
 
     def _status(self, _: str) -> None:
         shared = self._host.shared
