@@ -16,7 +16,7 @@ from pure_agent_loop.durable.carrier import Carrier
 from pure_agent_loop.durable.database import PAGE, Database, read_events
 from pure_agent_loop.durable.deletion import Deletion
 from pure_agent_loop.durable.listener import EVENTS, RUNS, ChangeWatch
-from pure_agent_loop.durable.liveness import live_workers
+from pure_agent_loop.durable.liveness import known_workers
 from pure_agent_loop.durable.run_queue import RunQueue
 from pure_agent_loop.durable.task_options import pack_options
 from pure_agent_loop.durable.values import (
@@ -192,7 +192,7 @@ class Client:
         Raises:
             DurableError: The database is unavailable.
         """
-        return live_workers(self.queue.database)
+        return [worker.name for worker in known_workers(self.queue.database) if worker.is_alive]
 
     def counts(self) -> dict[str, int]:
         """Return the number of runs by status.

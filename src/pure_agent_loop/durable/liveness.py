@@ -15,7 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.errors import SessionLockedError
@@ -26,7 +26,8 @@ _RECONNECT_SECONDS = 3.0  # after a database outage, other workers need time to 
 # A worker is suspected after this number of checks without its lock: a live worker takes the lock again.
 _SIGHTINGS = 3
 _BEATS_PER_LEASE = 3
-_RECENT_SECONDS = 30.0  # maximum age of the heartbeat of a worker that is listed as alive
+_FILE_BEAT_SECONDS = 10.0
+_RECENT_SECONDS = 30.0  # age of a heartbeat up to which a worker counts as alive for people
 _PG_RECENT = "SELECT executor FROM @workers WHERE extract(epoch FROM clock_timestamp()) - seen < ?"
 _RETRY_SECONDS = 0.25
 _BEAT = """
@@ -90,9 +91,15 @@ class FileLiveness:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock: SessionLock | None = take_lock(self._folder / executor, executor)
         database.change(_BEAT, executor, socket.gethostname(), os.getpid(), time.time())
+        self._next_beat = time.monotonic() + _FILE_BEAT_SECONDS
 
     def suspects(self) -> Sequence[str]:
         """Return all other workers: a lock can only be tested by taking it."""
+        if time.monotonic() >= self._next_beat:  # for people only: the lock says whether a worker is alive
+            self._next_beat = time.monotonic() + _FILE_BEAT_SECONDS
+            self._database.change(
+                "UPDATE @workers SET seen = ? WHERE executor = ?", time.time(), self._executor
+            )
         rows = self._database.rows("SELECT executor FROM @workers WHERE executor <> ?", self._executor)
         return [str(name) for (name,) in rows]
 
@@ -218,13 +225,29 @@ class PostgresLiveness:
         return self._database.listener.execute(self._database.sql(statement), values)
 
 
-def live_workers(database: Database) -> list[str]:
-    """Return the workers that are alive: they hold their file lock, or have a recent heartbeat."""
+class KnownWorker(NamedTuple):
+    """A worker with an entry in the database.
+
+    Args:
+        seen: Time of its last heartbeat, in seconds since the epoch.
+        is_alive: True if it holds its file lock, or has a recent heartbeat.
+    """
+
+    name: str
+    host: str
+    seen: float
+    is_alive: bool
+
+
+def known_workers(database: Database) -> list[KnownWorker]:
+    """Return all workers with an entry; a dead one has it until another worker takes over from it."""
+    rows = database.rows("SELECT executor, host, seen FROM @workers ORDER BY executor")
     if not database.is_sqlite:
-        return [str(name) for (name,) in database.rows(_PG_RECENT, _RECENT_SECONDS)]
-    folder = database.path.with_name(database.path.name + ".workers")
-    names = [str(name) for (name,) in database.rows("SELECT executor FROM @workers")]
-    return [name for name in names if _is_locked(folder / name)]
+        alive = {name for (name,) in database.rows(_PG_RECENT, _RECENT_SECONDS)}
+    else:
+        folder = database.path.with_name(database.path.name + ".workers")
+        alive = {name for name, _, _ in rows if _is_locked(folder / str(name))}
+    return [KnownWorker(str(name), str(host), float(seen), name in alive) for name, host, seen in rows]
 
 
 def _is_locked(path: Path) -> bool:

@@ -21,6 +21,7 @@ from pure_agent_loop.durable.database import Database, SharedLimits, handovers
 from pure_agent_loop.durable.deletion import Deletion
 from pure_agent_loop.durable.engine import Engine
 from pure_agent_loop.durable.health import measure
+from pure_agent_loop.durable.liveness import KnownWorker, known_workers
 from pure_agent_loop.durable.values import DurableError, TaskInfo
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.limits import PERSON
@@ -50,7 +51,7 @@ class FleetState(NamedTuple):
         tasks: The newest runs.
         handovers: Number of handovers by run.
         agents: Queue of each agent.
-        hosts: Host of each worker.
+        workers: Workers by name, dead ones too.
         busy: Number of running runs by worker.
         states: Number of runs by status.
         gauges: Gauges of `durable.health`, with the depth of each queue.
@@ -59,7 +60,7 @@ class FleetState(NamedTuple):
     tasks: list[TaskInfo]
     handovers: dict[str, int]
     agents: dict[str, str]
-    hosts: dict[str, str]
+    workers: list[KnownWorker]
     busy: dict[str, int]
     states: dict[str, int]
     gauges: dict[str, Gauge]
@@ -99,16 +100,15 @@ class EngineWork:
             DurableError: The database is unavailable.
         """
         engine, queue = self._engine, self._engine.queue
-        tasks = engine.tasks(limit=limit)
+        tasks, busy = engine.tasks(limit=limit), queue.runs.running_by_worker()
+        workers = {name: KnownWorker(name, "", 0.0, is_alive=False) for name in busy}  # may own runs
+        workers |= {worker.name: worker for worker in known_workers(queue.database)}
         return FleetState(
             tasks,
             handovers(queue.database, [task.run_id for task in tasks]),
             queue.agents(),
-            {
-                str(name): str(host)
-                for name, host in queue.database.rows("SELECT executor, host FROM @workers")
-            },
-            queue.runs.running_by_worker(),
+            sorted(workers.values()),
+            busy,
             engine.counts(),
             measure(queue.database),
         )

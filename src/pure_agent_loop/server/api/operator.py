@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from typing import Annotated, Any
 
@@ -16,12 +17,14 @@ from pure_agent_loop.server.api.operation import ApiRequest, Operation, session_
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.sessions.requests import SentRequest, requests_in
 from pure_agent_loop.support.language import LANGUAGES, TranslatedText, notice
+from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import to_jsonable
 
 _COUNTS = (
     "prompt_tokens", "cached_tokens", "completion_tokens", "cache_write_tokens", "cache_missed_tokens",
 )  # fmt: skip
 _TASK = 200  # characters
+DAY = 86_400.0  # seconds
 _ONE: dict[str, Any] = {"role": "operate", "problems": (404,)}
 _OF = "/api/sessions/{session}"
 
@@ -92,11 +95,17 @@ class Audit(ApiModel):
 
 
 class Working(ApiModel):
-    """A worker and its number of runs. The host is empty if the worker has exited."""
+    """A worker and its number of runs. The host is empty if only the runs of the worker are known.
+
+    `alive` is false for a worker whose process has ended, or that has sent no heartbeat for 30 seconds;
+    `seen` is the time of its last heartbeat in seconds since the epoch.
+    """
 
     name: str
     host: str
     runs: Count
+    alive: bool
+    seen: float | None
 
 
 class QueueAbout(ApiModel):
@@ -109,7 +118,10 @@ class QueueAbout(ApiModel):
 
 
 class FleetRun(ApiModel):
-    """A run in the engine. `handovers` counts how often another worker had to take over the run."""
+    """A run in the engine. `handovers` counts how often another worker had to take over the run.
+
+    `error` is the first line of why a run failed.
+    """
 
     id: str
     agent: str
@@ -120,15 +132,20 @@ class FleetRun(ApiModel):
     created: float
     updated: float
     handovers: Count
+    error: str = ""
 
 
 class Fleet(ApiModel):
-    """An engine: workers, queues and newest runs, with the number of runs per state."""
+    """An engine: workers, queues and newest runs, with the number of runs per state.
+
+    `cost_today` is the known cost of the runs of this server that worked since midnight, UTC.
+    """
 
     workers: list[Working]
     queues: list[QueueAbout]
     states: dict[str, int]
     runs: list[FleetRun]
+    cost_today: float
 
 
 class NewestOnly(Query):
@@ -217,12 +234,20 @@ async def _fleet(request: ApiRequest) -> Fleet:
     for agent, queue in sorted(fleet.agents.items()):
         queues.setdefault(queue, []).append(agent)
     depth, running = (fleet.gauges.get(f"pal_queue_{name}", {}) for name in ("depth", "running"))
-    workers = {**dict.fromkeys(fleet.busy, ""), **fleet.hosts}  # an exited worker may still own runs
+    today = time.time() // DAY * DAY
+    runs = request.service.hub.runs.values()
     return Fleet(
         workers=[
-            Working(name=name, host=host, runs=fleet.busy.get(name, 0))
-            for name, host in sorted(workers.items())
+            Working(
+                name=worker.name,
+                host=worker.host,
+                runs=fleet.busy.get(worker.name, 0),
+                alive=worker.is_alive,
+                seen=worker.seen or None,
+            )
+            for worker in fleet.workers
         ],
+        cost_today=sum(run.cost or 0.0 for run in runs if run.updated >= today),
         queues=[
             QueueAbout(
                 name=name,
@@ -241,6 +266,7 @@ async def _fleet(request: ApiRequest) -> Fleet:
                 state=task.status,
                 session=task.session_id,
                 handovers=fleet.handovers.get(task.run_id, 0),
+                error=one_line(task.error, _TASK),
             )
             for task in fleet.tasks
         ],

@@ -17,6 +17,10 @@ addWords({ // words for these views, and for the states of runs that a schedule 
   toolsChanged: ["tools changed", "工具已变化"],
   noAudit: ["No audited calls in this conversation", "此对话没有审计记录"],
   workers: ["Workers", "工作进程"],
+  lastSeen: ["Last seen", "上次在线"],
+  goneSince: ["gone since {at}", "自 {at} 起失联"],
+  nGone: ["{n} gone", "{n} 个失联"],
+  costToday: ["today", "今日费用"],
   handovers: ["Restarts", "重启次数"],
   queues: ["Queues", "队列"],
   schedules: ["Schedules", "定时任务"],
@@ -126,14 +130,14 @@ export function Fleet() {
   const table = (title, heads, rows, empty = "–") => html`<h2>${title}</h2>${rows.length === 0 ? html`<p class="dim">${empty}</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr>${heads.map((head) => (head ? html`<th key=${head}>${head}</th>` : html`<td key="menu"></td>`))}</tr></thead>
     <tbody>${rows.map((row, index) => html`<tr key=${index}>${row.map((cell, at) => html`<td key=${at}>${cell}</td>`)}</tr>`)}</tbody></table></div>`}`;
   const state = (name) => html`<span class="badge ${name}">${hasWord(`state_${name}`) ? t(`state_${name}`) : name}</span>`, count = (...names) => names.reduce((sum, name) => sum + (fleet.states[name] || 0), 0);
-  const today = new Date().setHours(0, 0, 0, 0) / 1000, failed = fleet.runs.filter((run) => ["failed", "killed"].includes(run.state) && run.updated >= today);
-  const tiles = [[t("running"), count("running", "pending")], [t("waitingPeople"), count("waiting_permission", "waiting_tool")], [t("failedToday"), failed.length], [t("workers"), fleet.workers.length]];
+  const today = new Date().setHours(0, 0, 0, 0) / 1000, gone = fleet.workers.filter((worker) => !worker.alive), failed = fleet.runs.filter((run) => ["failed", "killed"].includes(run.state) && run.updated >= today);
+  const tiles = [[t("running"), count("running", "pending")], [t("waitingPeople"), count("waiting_permission", "waiting_tool")], [t("failedToday"), failed.length], [[t("workers"), ...(gone.length ? [t("nGone", { n: gone.length })] : [])].join(" · "), fleet.workers.length - gone.length], ...(fleet.cost_today > 0 ? [[t("costToday"), `$${fleet.cost_today.toFixed(2)}`]] : [])];
   const began = (time) => new Date(time * 1000)[time >= today ? "toLocaleTimeString" : "toLocaleString"]([], { ...(time < today && { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit" });
   const title = (run) => html`<button class="link" title=${run.task} onClick=${() => store.open(run.session)}>${run.task || t("untitled")}</button>`;
   return html`<section class="panel fleet" aria-label=${t("operate")}>
     <ul class="tiles">${tiles.map(([name, number]) => html`<li key=${name}><strong>${number}</strong><span class="dim">${name}</span></li>`)}</ul>
-    ${table(t("runs"), [t("state"), t("task"), t("agent"), t("started"), t("lasted"), t("worker"), t("handovers")], fleet.runs.slice(0, 50).map((run) => [state(run.state), title(run), run.agent, began(run.created), seconds(Math.round(run.updated - run.created)), run.worker, run.handovers || ""]))}
-    ${table(t("workers"), [t("worker"), t("host"), t("running")], fleet.workers.map((worker) => [worker.name, worker.host || t("gone"), worker.runs]))}
+    ${table(t("runs"), [t("state"), t("task"), t("agent"), t("started"), t("lasted"), t("worker"), t("handovers")], fleet.runs.slice(0, 50).map((run) => [html`${state(run.state)}${run.error && html` <span class="dim why" title=${run.error}>${run.error}</span>`}`, title(run), run.agent, began(run.created), seconds(Math.round(run.updated - run.created)), run.worker, run.handovers || ""]))}
+    ${table(t("workers"), [t("worker"), t("host"), t("running"), t("lastSeen")], fleet.workers.map((worker) => [worker.name, worker.host, worker.runs, worker.alive ? worker.seen && began(worker.seen) : html`<span class="badge failed">${worker.seen ? t("goneSince", { at: began(worker.seen) }) : t("gone")}</span>`]))}
     ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((queue) => [queue.name, queue.agents.join(", "), queue.pending || "", queue.running || ""]))}
     ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next"), t("last"), ""], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, schedule.cron ? `${schedule.cron} (${schedule.timezone})` : seconds(schedule.every), schedule.next ? new Date(schedule.next * 1000).toLocaleString() : t("paused"), schedule.last_state && html`<span title=${schedule.last_detail}>${state(schedule.last_state)} ${new Date(schedule.last * 1000).toLocaleString()}</span>`, html`<${ScheduleMenu} schedule=${schedule} />`]), t("noSchedules"))}
     <${NewSchedule} />
