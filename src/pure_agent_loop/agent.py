@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,7 @@ from pure_agent_loop.runs.settings import (
     check_fields,
     check_only_client,
     check_output,
+    check_starters,
     check_types,
     checked_compactor,
     checked_folder,
@@ -162,6 +163,7 @@ class Agent(Runnable[Deps, Out]):
         budget: Hard limits shared with other runs.
         name: Name of the agent, for the audit log and for other agents.
         description: Purpose of the agent, for agents that call it as a tool or hand over to it.
+        starters: Tasks that a page offers before a conversation with this agent begins.
         handoffs: `Agent` or `Handoff` objects that a conversation can be handed over to.
         cwd: Working folder, passed to tools and permission functions in their contexts; None for the current
             directory. It does not restrict access: file tools and the shell take their folder as a separate
@@ -227,6 +229,7 @@ class Agent(Runnable[Deps, Out]):
         budget: Budget | None = None,
         name: str = "",
         description: str = "",
+        starters: Sequence[str] = (),
         handoffs: Iterable[HandoffTarget | Handoff] = (),
         cwd: str | os.PathLike[str] | None = None,
         audit: Auditor | None = None,
@@ -261,11 +264,12 @@ class Agent(Runnable[Deps, Out]):
             name=(name, str),
             description=(description, str),
         )
+        check_starters(starters)
         if sessions is not None:
             from pure_agent_loop.sessions import store_at
 
             sessions = store_at(sessions)
-        self.description, self._sessions = description, sessions
+        self.description, self.starters, self._sessions = description, tuple(starters), sessions
         self._own_tools = all_tools(tools, subagents)
         self.handoffs, self.tools = checked_handoffs(handoffs, name, self._own_tools)
         words = prompts or prompts_for(language)

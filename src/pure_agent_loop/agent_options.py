@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pure_agent_loop.runs.options import RequestFields
@@ -66,6 +66,7 @@ class AgentOptions(RequestFields, total=False):
     budget: Budget | None
     name: str
     description: str
+    starters: Sequence[str]
     handoffs: Iterable[HandoffTarget | Handoff]
     cwd: str | os.PathLike[str] | None
     audit: Auditor | None

@@ -10,7 +10,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.screens import Screen
+from tests.cli.screens import CTRL_C, Screen
 
 from pure_agent_loop.cli.view import StreamWrapper
 from pure_agent_loop.support.terminal import (
@@ -184,3 +184,12 @@ def test_help_and_errors_break_between_words_at_forty_columns(pal, words, langua
     assert "".join(screen.all.split()) == "".join(said.split())
     if language == "en":
         assert screen.all.split() == said.split()
+
+
+def test_the_link_of_a_server_stands_alone_on_its_line(pal):
+    with ScriptedServer([]) as server:
+        pal.use(server)
+        with Screen(pal, "serve", "--port", "0", columns=100, rows=30) as screen:
+            screen.until(r"\nhttp://127\.0\.0\.1:\d+/#token=[\w-]+\n")
+            screen.type(CTRL_C)
+            screen.end()

@@ -46,6 +46,8 @@ MISTAKES = {
         lambda: Agent(llm=LLM, tools=[add, Tool(other_add, name="add")]),
         ["Two tools", "'add'", "@tool(name="],
     ),
+    "starters is text": (lambda: Agent(llm=LLM, starters="Begin"), ["starters", "'Begin'", "must be tasks"]),
+    "a blank starter": (lambda: Agent(llm=LLM, starters=[" "]), ["starters", "non-blank"]),
     "tools is a function": (lambda: Agent(llm=LLM, tools=add), ["tools must be a list", "Tool('add')"]),
     "tools is text": (lambda: Agent(llm=LLM, tools="add"), ["tools must be a list", "'add'"]),
     "tools is a dict": (lambda: Agent(llm=LLM, tools={"add": add}), ["tools must be a list"]),

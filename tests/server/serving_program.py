@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -128,7 +129,7 @@ edits = Tool(edit_file, root=str(folder / "work"), check=cannot_work)
 money = {"prices": {"*": Price(1000, 1000)}, **given["money"]} if "money" in given else {}
 
 
-def agent() -> Agent:
+def agent(**more: Any) -> Agent:
     return Agent(
         "scripted",
         "k",
@@ -153,6 +154,7 @@ def agent() -> Agent:
         system_prompt="SECRET-PROMPT",
         permission_rules=PermissionRules(ask=["danger", "shell", "edit_file", "refund"]),
         limits=LoopLimits(**money),
+        **more,
     )
 
 
@@ -162,7 +164,7 @@ people = [
 ]
 limits = given["limits"]
 app = create_app(
-    {"helper": agent(), "other": agent()},
+    {given.get("name", "helper"): agent(), "other": agent(starters=["Sort the mail"])},
     given.get("token", "owner-token-0123456789"),
     users=given.get("users", people),
     user_header="X-User",

@@ -145,6 +145,40 @@ def test_a_starter_begins_a_conversation(serve, visit):
     expect(guest.page.locator(".answer")).to_contain_text("It rains.")
 
 
+def test_an_agent_has_its_own_starters(serve, visit):
+    guest = visit(serve(["Sorted."], limits={"starters": ["Write a poem"]}))
+    shown = guest.page.locator(".starters button")
+    expect(shown).to_have_text(["Write a poem"])
+    guest.page.evaluate("() => import('/assets/store.js').then((store) => store.chooseAgent('other'))")
+    expect(shown).to_have_text(["Sort the mail"])
+    shown.click()
+    expect(guest.page.locator(".answer")).to_have_text("Sorted.")
+
+
+def test_an_agent_without_a_name_is_not_called_default(serve, visit):
+    guest = visit(serve([], name="default"))
+    expect(guest.page.locator("#message")).to_have_attribute("placeholder", "Ask anything")
+
+
+def test_the_list_leaves_out_the_sessions_of_subagents(serve, visit):
+    server = serve([])
+    ids = [
+        "20200101-trip",
+        "20200101-trip.explore-0a1b2c",
+        "20200101-gone.explore-0a1b2c",
+        "20200101-trip.plan-b",
+    ]
+    for name in ids:
+        with JsonlStore(server.folder / "sessions").open(name) as log:
+            log.append("run", {"task": name})
+    guest = visit(server)
+    expect(guest.page.locator(".session .title")).to_have_count(3)
+    with server.client() as client:
+        listed = {found["id"] for found in client.get("/api/sessions").json()["sessions"]}
+        assert listed == {*ids} - {"20200101-trip.explore-0a1b2c"}
+        assert client.get("/api/sessions/20200101-trip.explore-0a1b2c").status_code == 200
+
+
 def test_a_plan_is_a_list_in_its_place(serve, visit):
     def plan(status):
         return call("todo_write", items=[{"task": "Look", "status": status}])

@@ -28,6 +28,7 @@ from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.schema.calling import call_user, checked_in_run, contextual
 from pure_agent_loop.support.abilities import check_method
 from pure_agent_loop.support.checks import is_whole, require
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.secrets.redaction import redactor_for
 from pure_agent_loop.support.text import nearest, unexpected_option
 from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
@@ -75,6 +76,17 @@ _HOOKS = {
     "after_tool": ("tool", "args", "result", "context"),
     "on_stop": ("answer", "context"),
 }
+
+
+def check_starters(starters: object) -> None:
+    """Check the tasks that a page offers before a conversation begins.
+
+    Raises:
+        ConfigError: They are not a list of non-blank texts.
+    """
+    tasks = starters if isinstance(starters, (list, tuple)) else [None]
+    if not all(isinstance(task, str) and task.strip() for task in tasks):
+        raise ConfigError(notice("library.server_starters", starters=starters))
 
 
 def checked_compactor(value: Any) -> Compactor:

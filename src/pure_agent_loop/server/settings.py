@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.runs.settings import check_starters
 from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.support.language import notice
@@ -76,9 +77,7 @@ class Settings:
         for name in ("hosts", "origins", "show_tools", "starters", "models"):
             if isinstance(getattr(self, name), (str, bytes)):
                 raise ConfigError(f"{name} must be a list, not a string.")
-        starters: Sequence[object] = self.starters
-        if not all(isinstance(text, str) and text.strip() for text in starters):
-            raise ConfigError(notice("library.server_starters", starters=self.starters))
+        check_starters(self.starters)
         models: Sequence[object] = self.models
         if not all(isinstance(name, str) and name.strip() for name in models):
             raise ConfigError(notice("library.server_models", models=self.models))

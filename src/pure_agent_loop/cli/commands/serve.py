@@ -34,7 +34,7 @@ from pure_agent_loop.cli.options import (
 )
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
-from pure_agent_loop.cli.service_log import add_log_options, service_log
+from pure_agent_loop.cli.service_log import FORMATS, add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import servers_for
 from pure_agent_loop.cli.toolset import RunToolset, assistant_settings
@@ -44,6 +44,7 @@ from pure_agent_loop.support.child import command_argv
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
+from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 
 DEFAULT_PORT = 8484
@@ -210,7 +211,10 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         output.info(notice("cli.serve_started", **about))
         token = "YOUR_TOKEN" if own_token else app.state.token  # stderr may be a log that others can read
         address = f"{scheme}://{host}:{port}{options.prefix}/#token={token}"
-        output.info(notice("cli.serve_at", address=address))
+        if output.err_is_terminal and options.log_format == FORMATS[0]:
+            output.progress(f"\n{safe_text(address)}\n\n")  # alone on its line, so that it can be picked
+        else:
+            output.info(notice("cli.serve_at", address=address))
         output.info(notice("cli.serve_link"))
 
     def stopping() -> None:

@@ -86,6 +86,7 @@ async def _agents(request: ApiRequest) -> models.Agents:
                 servers=[models.ServerAbout(**asdict(server.state)) for server in servers_of(agent)]
                 if request.person.may("operate")
                 else [],
+                starters=list(agent.starters),
             )
             for name, agent in request.service.hub.agents.items()
         ],

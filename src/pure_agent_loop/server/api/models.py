@@ -480,6 +480,7 @@ class AgentAbout(ApiModel):
     permission_mode: str
     can_undo: bool = Field(description="whether changes to files can be undone from snapshots")
     servers: list[ServerAbout]
+    starters: list[str] = Field(description="tasks that the page offers; those of the server if empty")
 
 
 class Agents(ApiModel):

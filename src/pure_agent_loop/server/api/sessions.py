@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -31,6 +31,8 @@ _UNSAFE = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')  # unsafe characters in a fil
 _TYPES = {"markdown": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}
 PINNED = 1e12  # seconds that are added to sort pinned sessions first
 AROUND = 30  # characters of context before a search result
+_OF_TASK = re.compile(r"(.+)\.[\w-]+-[0-9a-f]{6,8}")
+_CUT = 64  # characters of the id, in which the id of a long parent is cut
 _HIDDEN = ("thinking", "notice")  # kinds of entries hidden from people without full visibility
 _ONE = "/api/sessions/{session}"
 _ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
@@ -38,7 +40,9 @@ _ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
 
 async def _list(request: ApiRequest) -> models.Sessions:
     hub = request.service.hub
-    sessions = [info for info in await asyncio.to_thread(hub.sessions.list) if request.person.owns(info.id)]
+    every = await asyncio.to_thread(hub.sessions.list)
+    known = {info.id for info in every}
+    sessions = [info for info in every if request.person.owns(info.id) and not _is_of_task(info.id, known)]
     matches = None
     if request.query.q.strip():
         matches = await asyncio.to_thread(_search, request.service, sessions, request.query.q)
@@ -58,6 +62,12 @@ async def _list(request: ApiRequest) -> models.Sessions:
     )
     found = [_summary(request.service, info, titles, matches or {}) for info in page]
     return models.Sessions(sessions=found, next=cursor)
+
+
+def _is_of_task(session: str, known: Container[str]) -> bool:
+    """Return True for the session of a subagent: `subagents.child` names it after its parent and its task."""
+    match = _OF_TASK.fullmatch(session)
+    return match is not None and (match[1] in known or len(session) == _CUT)
 
 
 def _search(service: Service, sessions: Sequence[SessionInfo], words: str) -> dict[str, str]:

@@ -114,7 +114,7 @@ export function Composer() {
     <label class="heard" for="message">${t("message")}</label>
     ${Suggestions && html`<${Suggestions} field=${field} text=${text} setText=${setText} keys=${keys} />`}
     <textarea id="message" ref=${field} rows=${Math.min(10, Math.max(1, text.split("\n").length))} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} onPaste=${pasted}
-      placeholder=${t(isDenying ? "placeholderDeny" : mustWait ? "placeholderWait" : isRunning ? "placeholderSteer" : "placeholder", { agent: name })}></textarea>
+      placeholder=${t(isDenying ? "placeholderDeny" : mustWait ? "placeholderWait" : isRunning ? "placeholderSteer" : name === "default" ? "placeholderAny" : "placeholder", { agent: name })}></textarea>
     <div class="tools">
       <input class="heard" id="files" type="file" multiple ref=${files} tabindex="-1" aria-hidden="true"
         onChange=${(event) => { add([...event.target.files]); event.target.value = ""; }} />

@@ -65,7 +65,7 @@ export function Log() {
     <div class="column">
       ${isEmpty && html`<div class="welcome"><img src="assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2>
         <p>${store.agents.value.find((agent) => agent.name === store.agent.value)?.description || t("welcomeHint")}</p>
-        ${store.starters.value.length > 0 && html`<ul class="starters">${store.starters.value.map((task) => html`<li key=${task}><button onClick=${() => send(task, [])}>${task}</button></li>`)}</ul>`}</div>`}
+        ${store.starters().length > 0 && html`<ul class="starters">${store.starters().map((task) => html`<li key=${task}><button onClick=${() => send(task, [])}>${task}</button></li>`)}</ul>`}</div>`}
       ${(items.length > shown || view.earlier > 0) && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
       ${turns.map(([number, members]) => html`<div key=${number} class="turn ${hasRoom && number === newest ? "newest" : ""}">
         ${grouped(members).map((item) => (Array.isArray(item) ? html`<${Calls} key=${`calls-${item[0].id}`} items=${item} />` : html`<${Item} key=${item.id} item=${item} />`))}

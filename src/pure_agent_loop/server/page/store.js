@@ -13,7 +13,8 @@ const MAX_EVENTS = 20000; // with more events, show the run's records instead
 export const TURNS = 150, END = 1e7; // entries that are loaded at once, in whole turns; before the end
 export const me = signal(null);
 export const agents = signal([]);
-export const starters = signal([]);
+const shared = signal([]); // tasks that the server offers for all agents
+export const starters = () => [agents.value.find((known) => known.name === agent.value)?.starters, shared.value].find((tasks) => tasks?.length) ?? [];
 export const current = signal(""); // the id of the open session; empty for a new one
 export const view = signal(new View());
 export const questions = signal([]);
@@ -130,7 +131,7 @@ addEventListener("hashchange", () => {
 
 export async function loadAgents() {
   const found = await api("GET", "/api/agents");
-  batch(() => { agents.value = found.agents; starters.value = found.starters; });
+  batch(() => { agents.value = found.agents; shared.value = found.starters; });
 }
 
 export const logout = guarded(async () => { await api("POST", "/api/logout"); location.reload(); });

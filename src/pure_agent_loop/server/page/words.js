@@ -11,6 +11,7 @@ const WORDS = {
   untitled: ["Untitled", "无标题"],
   message: ["Message", "消息"],
   placeholder: ["Ask {agent} anything", "向 {agent} 提问"],
+  placeholderAny: ["Ask anything", "请提问"],
   placeholderWait: ["Your next message, after this run", "下一条消息，结束后发送"],
   placeholderSteer: ["Add a message while it works", "可在运行时补充消息"],
   send: ["Send", "发送"],
