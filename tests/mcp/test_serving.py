@@ -112,7 +112,7 @@ def test_pal_mcp_serves_tools_agents_and_sessions(place, mode):
             assert (text_of(found), found.is_error) == ("It said: seen", False)
             uri = found.content[1].uri
             assert uri in [each.uri for each in (await client.list_resources()).resources]
-            assert "Call of look" in (await client.read_resource(uri)).contents[0].text
+            assert "Step 1: look" in (await client.read_resource(uri)).contents[0].text
             with pytest.raises(MCPError, match="Resource not found"):
                 await client.read_resource("pal://sessions/../../etc")
             again = {"task": "look", "session": uri.rpartition("/")[2]}

@@ -139,7 +139,7 @@ HEAD = {"html", "head", "meta", "title", "style", "body", "section", "details", 
 def check_markdown(markdown):
     page = browsed(markdown)
     assert page.tags <= ELEMENTS | {"details", "summary", "a"}
-    assert page.attributes <= {"href", "title", "class", "start", "style"}
+    assert page.attributes <= {"href", "title", "class", "start", "style", "open"}
     assert all(re.match("https?://|mailto:", link, re.IGNORECASE) for link in page.links)
     return page
 
@@ -238,6 +238,7 @@ class TestPlaces:
             "class",
             "start",
             "dir",
+            "open",
         }
         assert page.stack == []
         check_markdown(to_markdown(records))
@@ -258,12 +259,12 @@ class TestMarkdown:
             "# Session s",
             "## Task",
             "### Step 1: Answer",
-            "### Step 1: Call of echo",
             "### Step 2: Answer",
         ]
         assert "### Step 2: Answer\n\nIt said hi.\n" in text
-        result = "<details><summary>Step 1: Result of echo (completed)</summary>\n\n```text\nhi\n```"
-        assert f"### Step 1: Call of echo\n\n```text\nhi\n```\n\n{result}\n\n</details>" in text
+        body = "```text\nhi\n```\n\n```text\nhi\n```"
+        assert f"<details><summary>Step 1: echo hi (completed)</summary>\n\n{body}\n\n</details>" in text
+        assert "## Task\n\n> say hi\n" in text
 
     def test_result_follows_its_call_and_an_edit_is_a_diff(self, tmp_path):
         calls = [
@@ -273,11 +274,11 @@ class TestMarkdown:
         store = session_of(tmp_path, [answer("", *calls), "Done."], "Fix it.")
         text, page = to_markdown(store.read("s").records), to_html(store.read("s").records)
         assert text.startswith("# Fix it.\n")
-        assert (
-            text.index("### Step 1: Call of echo")
-            < text.index("Result of echo")
-            < text.index("edit\\_file a.py")
-        )
+        for document in (text, page):
+            assert document.index("Step 1: echo one (completed)") < document.index(
+                "Step 1: edit_file a.py (failed)"
+            )
+            assert document.count("<summary>") == 2
         assert "```diff\n--- a.py\n+++ a.py\n a\n-b\n+c\n```" in text
         assert "<del>-b</del>\n<ins>+c</ins></pre>" in page
         assert "<h1>Fix it.</h1>" in page
@@ -287,7 +288,7 @@ class TestMarkdown:
         calls = [call("read_file", path="a.py"), call("todo_write", items=[*items, {"task": "Test"}])]
         store = session_of(tmp_path, [answer("", *calls), "Done."], "Fix it.")
         text, page = to_markdown(store.read("s").records), to_html(store.read("s").records)
-        assert "### Step 1: Call of read\\_file a.py\n\n<details>" in text
+        assert "<details><summary>Step 1: read_file a.py (failed)</summary>\n\n```text\nTool" in text
         assert "☑ Look\n▸ Fix <b>\n☐ Test\n" in text
         assert "☑ Look\n▸ Fix &lt;b&gt;\n☐ Test</pre>" in page
 
@@ -326,6 +327,18 @@ see [the page](https://example.org/a_b) and ![a sign](https://example.org/x.png)
 
 
 class TestProse:
+    def test_a_formula_is_shown_as_it_is_and_money_is_none(self):
+        shown = prose_to_html("It costs $5 and $6. Here $a_1 + b_1*c*$, \\(x_1 *y*\\), $$\\sum_i *x*$$.")
+        assert "costs $5 and $6. Here" in shown
+        for formula in ("$a_1 + b_1*c*$", "\\(x_1 *y*\\)", "$$\\sum_i *x*$$"):
+            assert f"<code>{formula}</code>" in shown
+        assert "<em>" not in shown
+
+    def test_a_task_has_a_box_and_no_bullet(self):
+        shown = prose_to_html("- [x] done\n- [ ] open\n- plain")
+        assert shown.count('<li class="box">') == 2
+        assert "<li>plain</li>" in shown
+
     def test_html_has_the_elements_of_markdown(self):
         shown = prose_to_html(PROSE)
         for part in (
@@ -333,7 +346,7 @@ class TestProse:
             "<p>Some <strong>bold</strong> and <em>soft</em> <s>old</s> text,\nsee the page",
             "the page (https://example.org/a_b) and a sign (https://example.org/x.png).</p>",
             "<ol>\n<li>First<pre>if a &lt; b:\n    print(&quot;x&quot;)</pre>\n</li>\n<li>Second",
-            "<ul>\n<li>\u2611 done</li>\n<li>open</li>\n</ul>\n</li>\n</ol>",
+            '<ul>\n<li class="box">\u2611 done</li>\n<li>open</li>\n</ul>\n</li>\n</ol>',
             "<tr>\n<th>name</th>\n<th>value</th>\n</tr>",
             "<tr>\n<td>a</td>\n<td><code>x</code></td>\n</tr>",
             "<blockquote>\n<p>quoted</p>\n</blockquote>\n<hr>",
@@ -371,7 +384,7 @@ class TestProse:
     def test_hostile_prose_is_escaped(self, text):
         page = Page(prose_to_html(text))
         assert page.tags <= ELEMENTS
-        assert page.attributes <= {"start"}
+        assert page.attributes <= {"start", "class"}
         assert page.stack == []
         check_markdown(prose_to_markdown(text))
         beside = check_markdown(
@@ -563,6 +576,6 @@ class TestParts:
         for each in odd:
             data = each if isinstance(each, dict) else {"parts": [each]}
             made = [r if r.type != "parts" else Record(r.id, r.parent, r.time, r.type, data) for r in records]
-            assert "Result of echo" in to_markdown(made)
+            assert "Step 1: echo hi" in to_markdown(made)
             difference = replay_session(made).difference
             assert difference is None or difference.what == "parts"

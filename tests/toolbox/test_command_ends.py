@@ -49,7 +49,7 @@ def test_a_failed_command_is_a_failure_for_people(tmp_path):
     assert data["is_error"] is False  # the tool worked, and the model reads the code
     assert (entry.status, entry.exit_code) == ("error", 3)
     assert verify(tmp_path / "audit").ok
-    assert "Result of shell (exit code 3" in document
+    assert "(exit code 3" in document.split("<summary>")[1].split("</summary>")[0]
     screen = TranscriptView(60, color=False, animation=False)
     shown = "".join(screen.feed(event) for event in events)
     assert f"✗ Ran {FAILS[:20]}" in shown

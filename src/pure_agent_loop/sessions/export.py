@@ -16,7 +16,7 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted, parsed_object
 
 _TITLE = "Session"
-_FOLDED = ("result", "thinking", "notice")
+_FOLDED = ("call", "result", "thinking", "notice")
 _MAX_TITLE = 80  # characters
 _MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
 _EDIT = {"path", "old_text", "new_text", "content"}
@@ -62,7 +62,9 @@ p, li, h1, h3, h4, h5, h6, th, td, .task pre, .user pre, .answer > pre, .thinkin
   unicode-bidi: plaintext; text-align: start; }}
 pre, code {{ direction: ltr; unicode-bidi: isolate; text-align: left; }}
 table {{ border-collapse: collapse; display: block; overflow-x: auto; }}
-th, td {{ border: 1px solid var(--line); padding: .3rem .6rem; }}
+th, td {{ border: 1px solid var(--line); padding: .3rem .6rem; overflow-wrap: normal; }}
+th, td code {{ white-space: nowrap; }}
+li.box {{ list-style: none; margin-inline-start: -1.2em; }}
 pre ins {{ color: var(--add); text-decoration: none; }}
 pre del {{ color: var(--bad); text-decoration: none; }}
 summary {{ cursor: pointer; }}
@@ -85,17 +87,20 @@ def to_markdown(records: Sequence[Record], title: str = "") -> str:
     """
     story = read_story(records)
     blocks = [f"# {_plain(_title(story, title))}", _plain(about(story, records))]
-    for entry in _in_pairs(story.entries):
-        name = _plain(heading(entry))
+    for entry, result in _in_pairs(story.entries):
+        name = heading(entry, result)
+        bodies = [_body(part) for part in (entry, result) if part is not None]
         if entry.kind in ("end", "shortened"):
-            blocks.append(f"*{name}*")
-            continue
-        language, text = _body(entry)
-        body = prose_to_markdown(text) if entry.kind == "answer" else "\n".join(fenced(text, language))
-        if entry.kind in _FOLDED:
-            blocks.append(f"<details><summary>{_escaped(heading(entry))}</summary>\n\n{body}\n\n</details>")
+            blocks.append(f"*{_plain(name)}*")
+        elif entry.kind in _FOLDED:
+            tag = "<details open>" if bodies[0][0] == "diff" else "<details>"
+            parts = ["\n".join(fenced(text, language)) for language, text in bodies if language]
+            blocks.append("\n\n".join([f"{tag}<summary>{_escaped(name)}</summary>", *parts, "</details>"]))
         else:
-            blocks += [f"{'##' if entry.kind == 'task' else '###'} {name}", *([body] if language else [])]
+            body = prose_to_markdown(bodies[0][1])
+            quoted = "\n".join(f"> {line}".rstrip() for line in body.split("\n"))
+            level = "##" if entry.kind == "task" else "###"
+            blocks += [f"{level} {_plain(name)}", body if entry.kind == "answer" else quoted]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -108,7 +113,7 @@ def to_html(records: Sequence[Record], title: str = "") -> str:
     """
     story = read_story(records)
     parts = [_HEAD.format(title=_escaped(_title(story, title)), about=_escaped(about(story, records)))]
-    parts += [_section(entry) for entry in _in_pairs(story.entries)]
+    parts += [_section(entry, result) for entry, result in _in_pairs(story.entries)]
     return "\n".join([*parts, "</body>", "</html>", ""])
 
 
@@ -116,25 +121,25 @@ def _title(story: Story, title: str) -> str:
     return one_line(title or story.title, _MAX_TITLE) or _TITLE
 
 
-def _in_pairs(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries to show, each result after its call."""
-    groups: list[list[Entry]] = []
-    calls: dict[str, list[Entry]] = {}  # calls without a result, by call id
+def _in_pairs(entries: Sequence[Entry]) -> list[tuple[Entry, Entry | None]]:
+    """Return the entries to show, each call with its result."""
+    pairs: list[tuple[Entry, Entry | None]] = []
+    calls: dict[str, int] = {}  # places of calls without a result, by call id
     for entry in entries:
-        group = calls.pop(entry.call_id, None) if entry.kind == "result" else None
-        if group is not None:
-            group.append(entry)
+        place = calls.pop(entry.call_id, None) if entry.kind == "result" else None
+        if place is not None:
+            pairs[place] = (pairs[place][0], entry)
             continue
         if entry.kind == "end" and entry.text == "completed":
             continue  # a normal end needs no entry
-        groups.append([entry])
         if entry.kind == "call":
-            calls[entry.call_id] = groups[-1]
-    return [entry for group in groups for entry in group]
+            calls[entry.call_id] = len(pairs)
+        pairs.append((entry, None))
+    return pairs
 
 
 def _body(entry: Entry) -> tuple[str, str]:
-    """Return the language and text of an entry, without control characters; empty if a heading is enough."""
+    """Return the language and text of an entry, without control characters; "" if its heading is enough."""
     if entry.kind != "call":
         return "text", safe_text(entry.text)
     arguments = parsed_object(entry.text) or {}
@@ -146,7 +151,7 @@ def _body(entry: Entry) -> tuple[str, str]:
         return "diff", _diff(one_line(path), safe_text(old), safe_text(new))
     if entry.tool == "todo_write" and (plan := _plan(arguments.get("items"))):
         return "text", safe_text(plan)
-    if list(arguments) == ["path"] and _path(entry) == path:
+    if list(arguments) == ["path"] and isinstance(path, str) and one_line(path, 80) == path:
         return "", ""
     values = list(arguments.values())
     if len(values) == 1 and isinstance(values[0], str):
@@ -176,34 +181,39 @@ def _diff(path: str, old: str, new: str) -> str:
     return "\n".join([f"--- {path}", f"+++ {path}", *lines])
 
 
-def heading(entry: Entry) -> str:
-    """Return the heading of an entry: one line, escaped for terminals."""
+def heading(entry: Entry, result: Entry | None = None) -> str:
+    """Return the heading of an entry, for a call with its result: one line, escaped for terminals."""
+    last = entry if result is None else result
     words = {
         "task": "Task",
         "user": "User",
         "notice": "Notice to the model",
         "thinking": "Thinking",
         "answer": "Answer",
-        "call": f"Call of {one_line(entry.tool, 80)} {_path(entry)}".rstrip(),
+        "call": _call(entry),
         "result": f"Result of {one_line(entry.tool, 80)}" if entry.tool else "Result",
         "shortened": "Earlier messages were shortened for the model.",
         "end": f"The run ended: {one_line(entry.text, 400).removesuffix('.')}.",
     }[entry.kind]
-    ended = "denied" if entry.verdict == "deny" else "failed" if entry.failed else entry.state
-    ended = "not asked" if entry.unasked else ended
-    if entry.exit_code:
-        ended = f"exit code {entry.exit_code}"
-    if ended and entry.seconds is not None and entry.seconds >= 1:
-        ended += f" after {entry.seconds:.1f} s"
+    ended = "denied" if last.verdict == "deny" else "failed" if last.failed else last.state
+    ended = "not asked" if last.unasked else ended
+    if last.exit_code:
+        ended = f"exit code {last.exit_code}"
+    if ended and last.seconds is not None and last.seconds >= 1:
+        ended += f" after {last.seconds:.1f} s"
     ended = f" ({one_line(ended)})" if ended else ""
-    ended += f" \u2014 {one_line(entry.why, 400)}" if entry.why else ""
+    ended += f" \u2014 {one_line(last.why, 400)}" if last.why else ""
     step = f"Step {entry.step}: " if entry.step and entry.kind not in ("end", "shortened") else ""
     return f"{step}{words}{ended}"
 
 
-def _path(entry: Entry) -> str:
-    path = (parsed_object(entry.text) or {}).get("path") if entry.kind == "call" else None
-    return one_line(path, 80) if isinstance(path, str) else ""
+def _call(entry: Entry) -> str:
+    """Return what a call does: its title, or its tool with the path or the only text."""
+    arguments = parsed_object(entry.text) or {}
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    subject = arguments.get("path", texts[0] if len(texts) == 1 else "")
+    named = f"{one_line(entry.tool, 80)} {one_line(subject, 80) if isinstance(subject, str) else ''}"
+    return one_line(entry.title).rstrip("\u2026") or named.rstrip()
 
 
 def about(story: Story, records: Sequence[Record]) -> str:
@@ -240,19 +250,24 @@ def _plain(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|~!&])", r"\\\1", one_line(text))
 
 
-def _section(entry: Entry) -> str:
-    name = _escaped(heading(entry))
+def _section(entry: Entry, result: Entry | None) -> str:
+    name = _escaped(heading(entry, result))
     if entry.kind in ("end", "shortened"):
         return f'<p class="end">{name}</p>'
-    language, text = _body(entry)
-    body = f"<pre>{_coloured(text) if language == 'diff' else html.escape(text)}</pre>" if language else ""
+    bodies = [_body(part) for part in (entry, result) if part is not None]
+    body = "\n".join(
+        f"<pre>{_coloured(text) if language == 'diff' else html.escape(text)}</pre>"
+        for language, text in bodies
+        if language
+    )
     if entry.kind == "answer":
         body = _BLOCK.sub(r'<\1 dir="auto"', prose_to_html(entry.text))
     if entry.kind in ("task", "user"):
         body = _message(entry)
-    kind = f"{entry.kind} failed" if entry.failed else entry.kind
+    kind = f"{entry.kind} failed" if (result or entry).failed else entry.kind
     if entry.kind in _FOLDED:
-        return f'<section class="{kind}"><details><summary>{name}</summary>\n{body}</details></section>'
+        tag = "<details open>" if bodies[0][0] == "diff" else "<details>"
+        return f'<section class="{kind}">{tag}<summary>{name}</summary>\n{body}</details></section>'
     return f'<section class="{kind}"><h2>{name}</h2>\n{body}</section>'
 
 

@@ -15,6 +15,7 @@ from pure_agent_loop.support.text import counted
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.renderer import RendererHTML
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 MAX_STYLED = 100_000  # characters; parsing a longer text takes seconds
@@ -25,6 +26,10 @@ _FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)")
 _WORD = re.compile(r"[\w+#.-]*")
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*)")
 _UNDERLINE = re.compile(r"\s*(=+|-+)\s*")
+# A dollar with a blank inside, or with a digit behind it, is money.
+_FORMULA = re.compile(
+    r"\$\$[^$]{1,400}\$\$|\$(?![\s$])[^$\n]{1,400}(?<!\s)\$(?!\d)|\\\([^\n]{1,400}?\\\)|\\\[[^$]{1,400}?\\\]"
+)
 _UNCHECKED, _CHECKED = re.compile(r"\A\[ \] "), re.compile(r"\A\[[xX]\] ")
 # Anything that can begin HTML, an image, a fence, a reference, or a link other than to a page or a mailbox.
 _MARKUP = re.compile(r"(?<!\\)(\\*)(<|!(?=\[)|`{3,}|~{3,})|(?<=\])(\((?!https?://|mailto:)|:)", re.IGNORECASE)
@@ -201,9 +206,21 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "xhtmlOut": False}).enable(["table", "strikethrough"])
+    parser.inline.ruler.before("escape", "formula", _formula)
     for kind in ("fence", "code_block"):
         parser.add_render_rule(kind, _render_code)
     return parser
+
+
+def _formula(state: StateInline, silent: bool) -> bool:
+    """Take a formula, such as ``$x_1$``, as code, so that nothing in it is markup."""
+    match = _FORMULA.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("code_inline", "code", 0).content = match[0]
+    state.pos = match.end()
+    return True
 
 
 def _render_code(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object) -> str:
@@ -228,6 +245,8 @@ def _make_plain(tokens: list[Token], is_item: bool = False) -> None:
         token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
         before = tokens[number - 2].type if number > 1 else ""
         _make_plain(token.children or [], before == "list_item_open")
+        if before == "list_item_open" and token.content.startswith(("[ ] ", "[x] ", "[X] ")):
+            tokens[number - 2].attrs["class"] = "box"  # it needs no bullet
 
 
 def _to_text(token: Token, text: str) -> None:
