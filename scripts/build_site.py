@@ -31,6 +31,11 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BUILT = ROOT / "build" / "pages"  # site_dir of mkdocs.yml
 DIRECTIVE = re.compile(r"^::: ([\w.]+)\n(?:    .*\n)*", re.M)
+# A missing address may be at any depth.
+BASE = (
+    "<script>const folder = /^.*?\\/{0}\\/|/.exec(location.pathname)[0];"
+    'document.write(`<base href="${{folder || "./"}}">`)</script>'
+)
 REDIRECT = (
     '<!doctype html><meta charset="utf-8"><title>{0}</title>'
     '<meta http-equiv="refresh" content="0; url={0}/index.html">'
@@ -65,8 +70,6 @@ def problems(site: Path) -> Iterator[str]:
     """Yield each dead link of a site, and each thing loaded from another host or missing."""
     pages = {path: Page(path) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
-        if path.name == "404.html":  # its addresses start at the root of a host
-            continue
         where = path.relative_to(site)
         for address in page.loads:
             if re.match(r"(https?:)?//", address) or not target_of(path, address):
@@ -172,6 +175,13 @@ def write_sitemap(site: Path) -> None:
     (site / "sitemap.xml").write_text(f"<urlset>{urls}</urlset>", encoding="utf-8")
 
 
+def mend_missing(site: Path) -> None:
+    """Let the links of the page for missing addresses begin at the folder of this version, wherever it is."""
+    page = site / "404.html"
+    text = re.sub(r'((?:href|src|srcset)=")/(?!/)', r"\1./", page.read_text(encoding="utf-8"))
+    page.write_text(text.replace("<head>", f"<head>{BASE.format(site.name)}", 1), encoding="utf-8")
+
+
 def write_versions(folder: Path) -> None:
     """Write the list of the versions in a folder, newest first, and a page that leads to the newest."""
     folders = [path.name for path in folder.iterdir() if (path / "index.html").exists()]
@@ -200,6 +210,7 @@ def build(folder: Path) -> Path:
     write_texts(site, config)
     sort_search(site, config)
     write_sitemap(site)
+    mend_missing(site)
     if found := list(problems(site)):
         raise SystemExit("\n".join(found))
     write_versions(folder)

@@ -73,7 +73,9 @@ def test_the_site_has_each_page_as_text(site):
     assert texts <= {path.relative_to(newest) for path in newest.rglob("*.md")}
     index = (newest / "llms.txt").read_text(encoding="utf-8")
     assert "- [Quickstart](start/quickstart.md): For your first ten minutes" in index
-    assert set(re.findall(r"\]\((\S+)\): (?:For |适合)", index)) == {path.as_posix() for path in texts}
+    assert set(re.findall(r"\]\((\S+)\): (?:For |Agents that |适合)", index)) == {
+        path.as_posix() for path in texts
+    }
     agent = (newest / "reference/agent.md").read_text(encoding="utf-8")
     assert "class Agent(model: str | None = DEFAULT_MODEL, api_key" in agent
     assert ":::" not in agent
@@ -239,18 +241,48 @@ def brightness(picture: bytes) -> float:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The address of a server of a folder's files."""
+def served(folder: Path, missing: bytes = b"") -> Iterator[str]:
+    """The address of a server of a folder's files, with a page for addresses that it does not have."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
             pass
+
+        def send_error(self, code: int, *words: Any) -> None:
+            if code != 404 or not missing:
+                return super().send_error(code, *words)
+            self.send_response(404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(missing)
+            return None
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+def test_a_page_for_missing_addresses_leads_back_under_any_path(site):
+    from tests.server.browser import chromium
+
+    version = pure_agent_loop.__version__
+    missing = (site / version / "404.html").read_bytes()
+    with served(site.parent, missing) as address, chromium() as browser:
+        root = f"{address}/{site.name}/{version}/"
+        page = browser.new_page()
+        failed: list[str] = []
+        page.on("response", lambda each: failed.append(each.url) if each.status >= 400 else None)
+        page.goto(f"{root}guides/deep/none.html")
+        links = page.locator("a[href]").evaluate_all("(links) => links.map((link) => link.href)")
+        assert [url for url in failed if url.endswith((".css", ".js"))] == []
+        inside = {link for link in links if link.startswith(address)}
+        assert len(inside) > 50
+        assert all(link.startswith(root) for link in inside), inside
+        page.goto(sorted(inside)[1])
+        assert page.title() != ""
+        assert not failed[1:]
 
 
 def test_links_to_files_outside_the_site_resolve():
@@ -277,6 +309,7 @@ def test_each_page_begins_with_for_whom_it_is():
         title, empty, line, *_ = path.read_text(encoding="utf-8").splitlines()
         assert title.startswith("# "), path
         words = ("*适合", "。*") if "zh" in path.parts else ("*For ", ".*")
+        words = ("**Agents ", ".**") if path == ROOT / "docs/index.md" else words  # the front says what it is
         assert empty == "", path
         assert line.startswith(words[0]), path
         assert line.endswith(words[1]), path
