@@ -449,10 +449,9 @@ class ModelCall(Attempts):
             self.shown = True
             await self.parts.write("text", delta.text)
             await emit(Event.text_delta(step, delta.text))
-        if delta.tool_calls:
-            await self.parts.end("completed")
         for part in delta.tool_calls:
             self.shown = True
+            await self.parts.end("completed")
             arguments = part.arguments if isinstance(part.arguments, str) else ""
             await emit(Event.tool_call_delta(step, part.index, part.name, arguments))
         if self._partial is not None:
