@@ -64,6 +64,7 @@ def test_the_words_of_a_denial():
     document = to_html(told(answer))
     assert "Result of refund (denied)" in document
     assert "failed)" not in document
+    assert '<section class="user"><h2>User</h2>\n<pre>Wait.</pre></section>' in document
 
 
 def test_a_document_shows_pictures_and_folds_files():

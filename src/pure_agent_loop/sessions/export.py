@@ -266,8 +266,11 @@ def _section(entry: Entry, result: Entry | None) -> str:
         body = _message(entry)
     kind = f"{entry.kind} failed" if (result or entry).failed else entry.kind
     if entry.kind in _FOLDED:
-        tag = "<details open>" if bodies[0][0] == "diff" else "<details>"
-        return f'<section class="{kind}">{tag}<summary>{name}</summary>\n{body}</details></section>'
+        tag, last = "<details open>" if bodies[0][0] == "diff" else "<details>", result or entry
+        section = f'<section class="{kind}">{tag}<summary>{name}</summary>\n{body}</details></section>'
+        if last.verdict == "deny" and last.said:  # the words of a denial are a message
+            section += f'\n<section class="user"><h2>User</h2>\n<pre>{_escaped(last.said)}</pre></section>'
+        return section
     return f'<section class="{kind}"><h2>{name}</h2>\n{body}</section>'
 
 
