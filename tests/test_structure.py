@@ -73,15 +73,17 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.observers kernel.prefix kernel.origins kernel.permission_ledger kernel.tool_ledger kernel.state
-        kernel.kit kernel.request
+        kernel.observers kernel.prefix kernel.origins
+        kernel.permission_ledger kernel.tool_ledger kernel.state kernel.kit
+        kernel.request
         """,
     ),
     (
         "actors",
         """
-        kernel.model_call kernel.step kernel.contexts kernel.guarding kernel.gate compaction kernel.bind
-        kernel.calls kernel.checks kernel.rule_checks kernel.results kernel.redacting kernel.answer_parts kernel.answers
+        kernel.model_call kernel.step kernel.contexts kernel.guarding kernel.gate
+        compaction kernel.bind kernel.calls
+        kernel.checks kernel.rule_checks kernel.results kernel.redacting kernel.answer_parts kernel.answers
         """,
     ),
     (
@@ -175,6 +177,7 @@ PUBLIC = [
     "Fallback",
     "File",
     "GeminiClient",
+    "GuardedCall",
     "Handoff",
     "HistoryError",
     "HookContext",
@@ -201,6 +204,8 @@ PUBLIC = [
     "MissingExtraError",
     "ModelSettings",
     "OpenAIClient",
+    "Origin",
+    "Origins",
     "Part",
     "PartState",
     "PartTransitionError",
@@ -220,6 +225,7 @@ PUBLIC = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "ReadText",
     "Retry",
     "RetryAttempt",
     "ResponsesClient",
@@ -252,6 +258,7 @@ PUBLIC = [
     "__version__",
     "current_call",
     "prompts_for",
+    "provenance",
     "react_prompt",
     "tool",
 ]

@@ -278,7 +278,8 @@ class Knowledge:
         word = _normal(value)
         # The newest result, then the newest of the other texts, such as a summary.
         newest = self._others[::-1] if shows and word else []
-        for result in sorted(newest, key=lambda text: text.call is None):
+        results = [text for text in newest if text.call is not None]
+        for result in [*results, *(text for text in newest if text.call is None)]:
             text = _flat(result.text)
             if (at := _place(word, text.lower())) is not None:
                 around = text[max(0, at - _AROUND) : at + len(word) + _AROUND].strip()

@@ -43,6 +43,9 @@ _LATER = ("unasked", "title", "origins")
 _NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
 
+PlainOrigin = dict[str, Any]  # a `guard.Origin`, and ``recipient``
+
+
 @dataclass(frozen=True, slots=True)
 class Permission:
     """Ruling on one call.
@@ -89,7 +92,7 @@ class Ruling:
     kind: str = ""
     message: str = ""
     read_only: bool = False
-    origins: list[dict[str, Any]] = field(default_factory=list)
+    origins: list[PlainOrigin] = field(default_factory=list)
     unasked: bool = False
     title: str = ""
 
@@ -156,7 +159,7 @@ class PermissionRequest:
     reason: str = ""
     step: int = 0
     asked_at: float | None = field(default=None, compare=False)
-    origins: list[dict[str, Any]] = field(default_factory=list)
+    origins: list[PlainOrigin] = field(default_factory=list)
     title: str = ""
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.guard import GuardedCall, Knowledge, Origins, ReadText
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.origins import FILES, compact, entries_of, with_meta
+from pure_agent_loop.kernel.origins import FILES, Entry, compact, entries_of, with_meta
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step, ToolCallRun
 from pure_agent_loop.llm.messages import is_question
@@ -19,7 +19,7 @@ from pure_agent_loop.support.text import shorten
 from pure_agent_loop.tool import Tool
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import HistoryMessage
+    from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage
 
 MAX_SOURCE = 80  # characters of the name of a source, and of a value in a reason
 
@@ -41,7 +41,7 @@ class GuardMemory:
     def __init__(self) -> None:
         self._lead: list[str] = []
         self._seen: list[HistoryMessage] = []
-        self._calls: dict[str, Any] = {}
+        self._calls: dict[str, CalledFunction] = {}
         self._knowledge = Knowledge()
 
     def origins(self, state: QueryState, kit: Kit, call: GuardedCall) -> Origins:
@@ -61,7 +61,7 @@ class GuardMemory:
         self._seen = list(messages)
         return self._knowledge.origins(call)
 
-    def _add(self, entry: Mapping[str, Any], kit: Kit) -> None:
+    def _add(self, entry: Entry, kit: Kit) -> None:
         if "user" in entry:
             self._knowledge.trust(entry["user"])
             return
@@ -122,9 +122,9 @@ def guard_reason(origins: Origins) -> str:
 def decide_by_guard(step: Step, call: ToolCallRun, tool: Tool) -> Permission:
     """Return what the mode ``guard`` decides about a call, and note where its values come from."""
     state, kit = step.state, step.kit
-    if state.guard is None:
-        state.guard = GuardMemory()
-    origins = state.guard.origins(state, kit, guarded_call(call.name, call.args, kit))
+    memory = state.guard if isinstance(state.guard, GuardMemory) else GuardMemory()
+    state.guard = memory
+    origins = memory.origins(state, kit, guarded_call(call.name, call.args, kit))
     recipients = origins.recipients(tool.recipient)
     call.origins = [
         {**origin._asdict(), "recipient": origin.is_strange and origin.value in recipients}

@@ -21,17 +21,19 @@ from pure_agent_loop.prompts.frames import without_framed
 from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import HistoryMessage
+    from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage
 
 MAX_KEPT_CHARS = 4_000  # characters of a removed result that still serve to find where a value comes from
 MAX_KEPT_FIELDS = 500  # fields of a removed result
 MAX_KEPT = 200  # removed results
 # Files in a message or in the system prompt. To the last end: a file could hold the end of its own.
 FILES = re.compile(r"<(notes|file) (?:file|name|path)=.*</\1>", re.S)
-_Entry = dict[str, Any]
+Entry = dict[str, Any]
 
 
-def entries_of(messages: Iterable[HistoryMessage], calls: dict[str, Any] | None = None) -> Iterator[_Entry]:
+def entries_of(
+    messages: Iterable[HistoryMessage], calls: dict[str, CalledFunction] | None = None
+) -> Iterator[Entry]:
     """Yield the texts of a history, each with who wrote it.
 
     An entry has ``user``, the user's text; or ``text`` with its ``source``, or for a result with ``tool`` and
@@ -88,7 +90,7 @@ def keep_origins(old: Sequence[HistoryMessage], new: Sequence[HistoryMessage]) -
     return [*new[:at], with_meta(new[at], before=entries), *new[at + 1 :]]
 
 
-def compact(entry: _Entry) -> _Entry:
+def compact(entry: Entry) -> Entry:
     """Return an entry of bounded length; a user's text is kept whole."""
     if "user" in entry or "fields" in entry:
         return entry
@@ -96,6 +98,6 @@ def compact(entry: _Entry) -> _Entry:
     return {**entry, "text": entry["text"][:MAX_KEPT_CHARS], "fields": handles[:MAX_KEPT_FIELDS]}
 
 
-def with_meta(message: HistoryMessage, **more: Any) -> HistoryMessage:
+def with_meta(message: HistoryMessage, **more: object) -> HistoryMessage:
     """Return a copy of a message with more in its `meta`."""
     return cast("HistoryMessage", {**message, META: {**(message.get(META) or {}), **more}})

@@ -9,7 +9,14 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Ruling, wider_rules
+from pure_agent_loop.permissions import (
+    Permission,
+    PermissionRequest,
+    PermissionRules,
+    PlainOrigin,
+    Ruling,
+    wider_rules,
+)
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import to_jsonable
 
@@ -63,7 +70,7 @@ class PermissionLedger:
         call: ToolCall,
         permission: Permission,
         args: dict[str, Any],
-        origins: Sequence[Mapping[str, Any]] = (),
+        origins: Sequence[PlainOrigin] = (),
         title: str = "",
     ) -> Ruling:
         """Record the ruling on a pending call.
@@ -93,11 +100,11 @@ class PermissionLedger:
         self.rulings[call.id] = ruling
         return ruling
 
-    def _told(self, call_id: str, origins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _told(self, call_id: str, origins: Sequence[PlainOrigin]) -> list[PlainOrigin]:
         before = self.rulings.get(call_id)
         return [dict(origin) for origin in origins] or ([] if before is None else before.origins)
 
-    def _knows_recipients(self, origins: Sequence[Mapping[str, Any]]) -> bool:
+    def _knows_recipients(self, origins: Sequence[PlainOrigin]) -> bool:
         recipients = [origin["value"] for origin in origins if origin["recipient"]]
         self.learn(*recipients)
         return bool(recipients)

@@ -39,7 +39,7 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, unique_id
 from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, Verdict, as_answer
+from pure_agent_loop.permissions import Permission, PermissionRequest, PlainOrigin, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
 from pure_agent_loop.support.typed import mistyped
@@ -228,7 +228,7 @@ class QueryState:
     """Tokens of the newest response; None if there was none in this process. Not part of the plain form."""
     offered: list[dict[str, Any]] = field(default_factory=list, init=False, compare=False, repr=False)
     """Tools of the newest request that had any, as sent. Not part of the plain form."""
-    guard: Any = field(default=None, init=False, compare=False, repr=False)
+    guard: object = field(default=None, init=False, compare=False, repr=False)
     """What is known in the mode ``guard``; derived from the messages. Not part of the plain form."""
     token_details: list[dict[str, Any] | None] = field(
         default_factory=list, init=False, compare=False, repr=False
@@ -463,7 +463,7 @@ class QueryState:
         call: ToolCall,
         permission: Permission,
         args: dict[str, Any],
-        origins: Sequence[Mapping[str, Any]] = (),
+        origins: Sequence[PlainOrigin] = (),
         title: str = "",
     ) -> Ruling:
         """Store the ruling on a pending call."""

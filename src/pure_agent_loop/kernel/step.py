@@ -15,7 +15,7 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import text_of
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import PartState, moved, new_part
-from pure_agent_loop.permissions import Permission, Ruling
+from pure_agent_loop.permissions import Permission, PlainOrigin, Ruling
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolOutcome
@@ -59,7 +59,7 @@ class ToolCallRun:
         self.args = written.arguments
         self.earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
         self.outcome: ToolOutcome | None = None
-        self.origins: Sequence[dict[str, Any]] = ()
+        self.origins: Sequence[PlainOrigin] = ()
         self.asked = False
         self.warning = self.note = ""
         self.task: asyncio.Task[TimedOutcome] | None = None
