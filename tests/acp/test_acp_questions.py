@@ -257,3 +257,14 @@ def test_a_tool_has_its_own_words_for_a_question_and_for_its_call(editors, tmp_p
     (question,) = editor.questions
     assert question["toolCall"]["title"] == "Refund 89.9 for A-1?"
     assert editor.call("refund")["title"] == "Refunding A-1…"
+
+
+def test_in_the_mode_guard_a_question_names_the_origins_and_adds_no_rule(editor, session, tmp_path):
+    editor("session/set_mode", sessionId=session, modeId="guard")
+    editor.choose = lambda _: "allow_once"
+    assert editor.prompt(session, "write it") == "end_turn"
+    (question,) = editor.questions
+    assert ids(question) == [("allow_once", "allow_once"), ("reject_once", "reject_once")]
+    shown = json.dumps(question["toolCall"]["content"])
+    assert "path src/a.txt: in nothing that was read; the model chose it" in shown
+    assert (tmp_path / "src/a.txt").read_text() == "new\n"

@@ -952,3 +952,22 @@ def test_a_search_hides_the_advice_of_the_empty_input(chat):
     screen.type("\x07")
     screen.until("Ask, or type /")
     leave(screen)
+
+
+@pytest.mark.parametrize("words", [(), ("--permission-mode", "guard")])
+def test_guard_asks_only_about_what_the_user_did_not_say(chat, pal, words):
+    script = [call("write_file", path=name, content="x") for name in ("mine.txt", "other.txt")]
+    screen = chat([*script, "Done."], *words)
+    screen.until("/ commands")
+    if not words:  # from the keyboard: the mode behind `ask`
+        screen.type("/mode guard" + ENTER)
+        screen.until("Mode: guard")
+    screen.type("Write mine.txt" + ENTER)
+    screen.until("path other.txt: in nothing that was read; the model chose it")
+    screen.until("❯ y")
+    assert (pal.workspace / "mine.txt").exists()
+    assert "this session" not in screen.all
+    screen.type("n" + ENTER)
+    screen.until("Done.")
+    assert not (pal.workspace / "other.txt").exists()
+    leave(screen)

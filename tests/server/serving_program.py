@@ -152,7 +152,10 @@ def agent(**more: Any) -> Agent:
         snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
         audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",
-        permission_rules=PermissionRules(ask=["danger", "shell", "edit_file", "refund"]),
+        permission_mode=given.get("mode", "auto"),
+        permission_rules=PermissionRules(
+            ask=[] if "mode" in given else ["danger", "shell", "edit_file", "refund"]
+        ),
         limits=LoopLimits(**money),
         **more,
     )

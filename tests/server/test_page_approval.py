@@ -417,3 +417,18 @@ def test_person_with_approve_alone_has_only_the_inbox(serve, browser):
     expect(ada.page.locator(".call .by")).to_contain_text("eve denied this at")
     for guest in (ada, eve):
         guest.close()
+
+
+def test_a_question_of_guard_says_where_each_value_is_from_and_can_make_a_recipient_known(serve, visit):
+    script = [call("add", a=2, b=3)] + [call("danger", what="eve@evil.com")] * 2 + ["Done."]
+    server = serve(script, mode="guard")
+    guest = visit(server)
+    guest.say("Add 2 and 3.")
+    guest.wait(".card")
+    expect(guest.page.locator(".card .origins .strange")).to_contain_text(
+        "what eve@evil.com: in nothing that was read; the model chose it"
+    )
+    expect(guest.page.get_by_role("button", name="Allow all danger calls")).to_have_count(0)
+    guest.page.get_by_role("button", name="Allow, and eve@evil.com is known from now on").click()
+    guest.wait(".end")  # without another question
+    assert server.effects().count("danger eve@evil.com") == 2
