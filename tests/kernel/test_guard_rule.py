@@ -200,3 +200,9 @@ def test_any_arguments_and_any_results_are_judged(value):
     read = ReadText(json.dumps(value), "any", GuardedCall("any", {"given": value}))
     origins = judged({"value": value}, read=[FOUND, read], task=str(value))
     assert origins.asks in (True, False)
+
+
+@pytest.mark.parametrize("piece", ["a", "a.", "a-", "1 ", "1", "a@", "a.a-", "DE12 ", "x://", "a+"])
+def test_a_long_text_is_searched_in_proportion(piece):
+    """Its forms have bounded parts; a form without a bound would not end here."""
+    assert judged({"id": "m7", "content": piece * 50_000}).reason in ("", "strange")

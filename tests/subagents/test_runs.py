@@ -355,7 +355,7 @@ def test_unanswerable_question_is_reported(background):
 
 @given(st.sampled_from(PERMISSION_MODES), st.sampled_from([None, *PERMISSION_MODES]), st.booleans())
 def test_no_mode_is_wider_than_that_above(above, wanted, read_only):
-    order = ("plan", "ask", "auto", "bypass")
+    order = ("plan", "ask", "guard", "auto", "bypass")
     definition = replace(HELPER, permission_mode=wanted, workspace="read-only" if read_only else "shared")
     mode = policy_of(definition, PermissionPolicy(above)).mode
     assert order.index(mode) <= order.index(above)
