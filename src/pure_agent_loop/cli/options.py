@@ -482,6 +482,7 @@ class OutputOptions:
     screen_reader: bool = flag(
         "--screen-reader", help="words instead of symbols, and nothing that moves", key="screen_reader"
     )
+    no_bell: bool = flag("--no-bell", help="no bell, notification or title when a question waits", key="bell")
     language: Language | None = option(
         "--language",
         choices=LANGUAGES,

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.cli.chat.attention import AWAY_SECONDS
+from pure_agent_loop.cli.chat.calls import seconds
 from pure_agent_loop.cli.chat.completion import Arguments, InputCompletions
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.pasted import InputEntry
@@ -72,7 +74,7 @@ class Chat:
         self.shared, self._output = shared, output
         self.set_theme(theme_of(shared.options.theme, os.environ))
         self.permission_prompt = PermissionPrompt(
-            shared, partial(self.print_notice, is_whole=True), self.show_diff, self._changed
+            shared, partial(self.print_notice, is_whole=True), self.show_diff, self._changed, self._call
         )
         on_ask = self.permission_prompt.ask
         self.talk = ChatSession(shared, choice, place, on_ask, self.print_notice, shows_reasoning=True)
@@ -100,7 +102,8 @@ class Chat:
         )
         vi = wants_vi(Path.home())
         plain = self.shared.options.screen_reader
-        return Prompt(self, completions, self.shared.workspace, vi=vi, color=self._output.colour, plain=plain)
+        calls, colour = not self.shared.options.no_bell, self._output.colour
+        return Prompt(self, completions, self.shared.workspace, vi=vi, color=colour, plain=plain, calls=calls)
 
     # -- start and end ----------------------------------------------------------------------------------
 
@@ -400,6 +403,9 @@ class Chat:
         self._flush()
         self.prompt.redraw()
 
+    def _call(self, text: str, *, until_back: bool = False) -> None:
+        self.prompt.attention.call(text, until_back=until_back)
+
     async def _draw_loop(self) -> None:
         """Print finished lines and draw live ones; write nothing while idle."""
         getting_ready: asyncio.Future[Any] | None = (
@@ -423,6 +429,7 @@ class Chat:
     # -- work -------------------------------------------------------------------------------------------
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._call("")
         self._work = asyncio.ensure_future(self._guarded(work))
 
     def _begin_during_run(self, entry: InputEntry) -> None:
@@ -436,6 +443,7 @@ class Chat:
             self.print_notice(user_text("chat.not_now"))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        begun = time.monotonic()
         try:
             await work
         except asyncio.CancelledError:
@@ -448,10 +456,12 @@ class Chat:
         finally:
             if not self._is_leaving:
                 self._note = ""
-                asyncio.get_running_loop().call_soon(self._ended)
+                asyncio.get_running_loop().call_soon(self._ended, time.monotonic() - begun)
 
-    def _ended(self) -> None:
-        """Start the input that was sent while the run was stopping."""
+    def _ended(self, took: float) -> None:
+        """Start the input that was sent while the work was stopping; else call the person after long work."""
+        if took >= AWAY_SECONDS and not self._is_stopping:
+            self._call(user_text("chat.ended_after", seconds=seconds(took)), until_back=True)
         if self._next and not self.is_working:
             self._is_stopping = False
             self._begin(self._do(self._next.pop(0)))

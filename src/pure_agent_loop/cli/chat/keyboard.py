@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.chat.output import patch
@@ -20,6 +21,7 @@ _BEGIN = re.compile("[\x1b\x8f\x90\x98\x9b\x9d-\x9f]")
 _EIGHT_BIT = {"\x9b": "\x1b[", "\x8f": "\x1bO"}
 # A key with modifiers, as xterm (first) and as kitty spells it: code, modifiers, and 3 for a released key.
 _MODIFIED = re.compile(r"\x1b\[(?:27;(\d+);(\d+)~|(\d+)[\d:]*(?:;(\d*)(?::(\d))?(?:;[\d:]*)?)?u)")
+_FOCUS = ("\x1b[I", "\x1b[O")  # got and lost
 _SHIFT, _ALT, _CONTROL, _LOCKS = 1, 2, 4, 64 | 128
 _TAB, _ENTER, _ESCAPE, _SURROGATES = 9, 13, 27, 0xD800
 
@@ -29,12 +31,15 @@ class Keyboard:
 
     A sequence may arrive in several reads. Esc, alone or before one key (Alt), is passed on when `flush` is
     called, because a longer sequence may follow.
+
+    Args:
+        on_focus: Function called when the terminal reports that it got or lost the focus.
     """
 
-    def __init__(self, parser: Vt100Parser) -> None:
+    def __init__(self, parser: Vt100Parser, on_focus: Callable[[bool], None] = lambda _: None) -> None:
         from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 
-        self._parser, self._keys = parser, ANSI_SEQUENCES
+        self._parser, self._keys, self._on_focus = parser, ANSI_SEQUENCES, on_focus
         self._feed, self._flush = parser.feed, parser.flush
         self._held, self._when = "", 0.0
         patch(parser, feed=self.feed, flush=self.flush)
@@ -74,6 +79,9 @@ class Keyboard:
         return rest
 
     def _press(self, sequence: str) -> None:
+        if sequence in _FOCUS:
+            self._on_focus(sequence == _FOCUS[0])
+            return
         modified = _MODIFIED.fullmatch(sequence)
         key = _plain_key(modified) if modified else sequence if sequence in self._keys else ""
         self._feed(key)

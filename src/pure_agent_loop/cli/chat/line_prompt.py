@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from pure_agent_loop.cli.chat.attention import Attention
 from pure_agent_loop.cli.chat.pasted import InputEntry
 from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, PromptActions
 from pure_agent_loop.cli.chat.styling import clean
@@ -33,6 +34,7 @@ class LinePrompt:
     def __init__(self, acts: PromptActions, write: Callable[[str], None]) -> None:
         self._acts, self._write = acts, write
         self._shown, self._is_asking = "", False
+        self.attention = Attention(write, "", {}, is_on=False, only_rings=True)
         self._done: asyncio.Future[None] | None = None
 
     @property

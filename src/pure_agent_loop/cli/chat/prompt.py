@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pure_agent_loop.cli.chat.attention import Attention
 from pure_agent_loop.cli.chat.completion import Candidate, InputCompletions
 from pure_agent_loop.cli.chat.custom import command_in, sign_of
 from pure_agent_loop.cli.chat.keyboard import Keyboard
@@ -124,6 +125,7 @@ class Prompt:
     Args:
         workspace: The folder; each has a separate input history.
         plain: True to draw no lines around the input, for a screen reader.
+        calls: True to call the person back; see `Attention`.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class Prompt:
         vi: bool,
         color: bool,
         plain: bool = False,
+        calls: bool = True,
     ) -> None:
         from prompt_toolkit.application import Application
         from prompt_toolkit.buffer import Buffer
@@ -156,17 +159,19 @@ class Prompt:
         self._typed = TypedSign(self.buffer)
         output = sparing_output(sys.stdout)
         output.enable_cpr = False  # replies of the terminal would mix with typed keys
+        self.attention = Attention(self._write, workspace.name, os.environ, is_on=calls, only_rings=plain)
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._keys(),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
-            input=_paste_aware_input(),
+            input=_paste_aware_input(self.attention),
             output=output,
             style=Style.from_dict(_STYLES),
             enable_page_navigation_bindings=False,
         )
         self._reflows, self._above = follow_reflow(self.app.renderer, output, os.environ), 0
+        self.app.key_processor.before_key_press += lambda _: self.attention.key()
         self.app.timeoutlen, self.app.ttimeoutlen = 0.15, 0.2  # the rest of a key may come late (ssh)
 
     @property
@@ -215,7 +220,11 @@ class Prompt:
 
     async def run(self) -> None:
         """Draw and read keys until `exit`."""
-        await self.app.run_async(handle_sigint=False, set_exception_handler=False)
+        self.attention.open()
+        try:
+            await self.app.run_async(handle_sigint=False, set_exception_handler=False)
+        finally:
+            self.attention.close()
 
     def exit(self) -> None:
         """End the application."""
@@ -246,7 +255,10 @@ class Prompt:
 
     def copy(self, text: str) -> None:
         """Ask the terminal to copy a text to its clipboard; base64 keeps control characters inert."""
-        self.app.output.write_raw(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
+        self._write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
+
+    def _write(self, sequence: str) -> None:
+        self.app.output.write_raw(sequence)
         self.app.output.flush()
 
     def put(self, text: str) -> None:
@@ -444,16 +456,19 @@ class Prompt:
         self._acts.enter(self.chips.entry(line, sign), at_end=at_end)
 
 
-def _paste_aware_input() -> Input:
-    """Return an input that, without paste markers, treats lines arriving together as a paste."""
+def _paste_aware_input(attention: Attention) -> Input:
+    """Return an input that, without paste markers, treats lines arriving together as a paste.
+
+    Reports about the focus go to `attention`.
+    """
     from prompt_toolkit.input import create_input
     from prompt_toolkit.key_binding.key_processor import KeyPress
     from prompt_toolkit.keys import Keys
 
     source = create_input(sys.stdin)
     if parser := getattr(source, "vt100_parser", None):  # Windows reports keys itself
-        Keyboard(parser)
-    read = source.read_keys
+        Keyboard(parser, attention.focus)
+    read, cooked = source.read_keys, source.cooked_mode
 
     def read_keys() -> list[KeyPress]:
         pressed = read()
@@ -470,7 +485,7 @@ def _paste_aware_input() -> Input:
         return "".join(plain)
 
     written = (Keys.ControlM, Keys.ControlJ, Keys.ControlI)
-    patch(source, read_keys=read_keys)
+    patch(source, read_keys=read_keys, cooked_mode=lambda: attention.lent(cooked()))
     return source
 
 

@@ -85,6 +85,11 @@ class Pending:
         return self.text.partition("\n")[0]
 
     @property
+    def short(self) -> str:
+        """The title with the first argument, for the title of the window."""
+        return " ".join(self.text.split("\n")[:2])
+
+    @property
     def pinned(self) -> list[str]:
         """The lines below the title, then the changed lines of the diff."""
         return [*self.text.split("\n")[1:], *_changes(self.diff)]
@@ -102,6 +107,7 @@ class PermissionPrompt:
         shared: The configuration whose options receive the rules that the user approves.
         show_diff: Function that shows a diff, called with the name, the text and the maximum number of lines.
         changed: Function called when a question appears or is answered.
+        call: Function that calls the person about a question, and with "" at its end.
     """
 
     def __init__(
@@ -110,11 +116,12 @@ class PermissionPrompt:
         notify: Callable[[str, str], None],
         show_diff: Callable[[str, str, int | None], None],
         changed: Callable[[], None],
+        call: Callable[[str], None],
     ) -> None:
         self.pending: Pending | None = None
         self._seen: set[tuple[str, ...]] = set()  # approved diffs that were shown completely
         self._shared, self._notify, self._show_diff, self._changed = shared, notify, show_diff, changed
-        self._one_at_a_time = asyncio.Lock()
+        self._one_at_a_time, self._call = asyncio.Lock(), call
 
     async def ask(self, request: PermissionRequest) -> Permission:
         """Ask about a call, unless a newly approved rule allows it; for ``Agent(on_ask=...)``."""
@@ -146,6 +153,7 @@ class PermissionPrompt:
         self.pending = pending
         self._show(pending, in_full=False)
         self._changed()
+        self._call(pending.short)
         quiet = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._changed)  # draws a marker
         try:
             return await pending.answered
@@ -153,6 +161,7 @@ class PermissionPrompt:
             quiet.cancel()
             self.pending = None
             self._changed()
+            self._call("")
 
     def _show(self, pending: Pending, *, in_full: bool) -> None:
         text = pending.text if in_full else excerpt(pending.text, MAX_LINES, MAX_WIDTH)

@@ -2,6 +2,9 @@
 
 MESSAGES = {
     "welcome": "/ 命令 · @ 文件 · ! 命令行 · # 备注 · ? 帮助",
+    "title": "pal · {folder}",
+    "title_waits": "pal：{text}",
+    "ended_after": "已结束，用时 {seconds}",
     "placeholder": "提问，或输入 /",
     "label_run": "运行> ",
     "label_note": "备注> ",

@@ -186,6 +186,7 @@ MESSAGES = {
     "same as --print": "同 --print",
     "colours; plain disables them (default: auto)": "配色；plain 关闭颜色（默认：auto）",
     "words instead of symbols, and nothing that moves": "以文字代替符号，没有动态内容",
+    "no bell, notification or title when a question waits": "有问题等待时不响铃、不通知、不改标题",
     "same as --theme plain": "同 --theme plain",
     "language of the interface and prompts": "界面和提示词的语言",
     "Chat with an agent in this folder. Without a terminal: one answer, as 'pal run'.": (

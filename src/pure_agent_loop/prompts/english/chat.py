@@ -2,6 +2,9 @@
 
 MESSAGES = {
     "welcome": "/ commands · @ file · ! shell · # note · ? help",
+    "title": "pal · {folder}",
+    "title_waits": "pal: {text}",
+    "ended_after": "ended after {seconds}",
     "placeholder": "Ask, or type /",
     "label_run": "run> ",
     "label_note": "note> ",

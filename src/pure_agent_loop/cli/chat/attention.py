@@ -1,0 +1,136 @@
+"""Call the person back to the terminal when a question waits or a long run has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from pure_agent_loop.cli.chat.styling import one_line
+from pure_agent_loop.support.language import user_text
+
+AWAY_SECONDS = 10.0  # a person who has pressed no key for so long may be away; a run this long is a long one
+MAX_WORDS = 80  # characters of a title and of a notification
+_BELL, _TITLE = "\a", "\x1b]0;{}\a"
+_KEEP_TITLE, _RESTORE_TITLE = "\x1b[22;0t", "\x1b[23;0t"  # in the terminal's stack of titles
+_FOCUS_ON, _FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
+_WITHOUT_TITLE = ("linux", "eterm-color", "cons25")  # they show the text of these sequences, or hang on it
+_OSC_777 = ("rxvt", "foot", "contour")  # with VTE and Konsole, these take a title and a text
+
+
+class Attention:
+    """Sets the title of the terminal; rings and notifies once until the person is back.
+
+    A person is back when the terminal gets the focus, or at a key.
+
+    Args:
+        write: Function that writes a sequence to the terminal at once.
+        folder: Name of the working folder.
+        environ: The environment, which identifies the terminal.
+        is_on: False to write nothing at all.
+        only_rings: True to set no title and send no notification, which a screen reader would speak.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        folder: str,
+        environ: Mapping[str, str],
+        *,
+        is_on: bool,
+        only_rings: bool,
+    ) -> None:
+        self._send, self._is_on = write, is_on
+        self._folder, self._environ = one_line(folder, MAX_WORDS), environ
+        self._has_words = not only_rings and environ.get("TERM") not in _WITHOUT_TITLE
+        self._has_focus: bool | None = None  # None until the terminal has reported it
+        self._last_key = -math.inf
+        self._shown, self._until_back = "", False
+        self._has_called = False
+        self._due: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Keep the title of the terminal, set our own and ask for reports about the focus."""
+        self._write(_FOCUS_ON, _KEEP_TITLE, self._title())
+
+    def close(self) -> None:
+        """Restore the title of the terminal; one without a stack of titles is left with its default."""
+        self._cancel()
+        self._write(_FOCUS_OFF, _TITLE.format(""), _RESTORE_TITLE)
+
+    @contextmanager
+    def lent(self, terminal: AbstractContextManager[None]) -> Iterator[None]:
+        """Ask for no reports while another program, such as an editor, has the terminal."""
+        self._write(_FOCUS_OFF)
+        with terminal:
+            yield
+        self._write(_FOCUS_ON)
+
+    def call(self, text: str, *, until_back: bool = False) -> None:
+        """Show a text in the title, and call the person unless they are here.
+
+        Args:
+            text: What waits; empty if nothing waits any more.
+            until_back: True to show the text only until the person is back.
+        """
+        text = one_line(text, MAX_WORDS)
+        if text == self._shown:
+            return
+        self._cancel()
+        self._shown, self._until_back = text, until_back
+        self._write("", self._title())
+        if text and not self._has_focus and not self._has_called:
+            since = -math.inf if self._has_focus is False else self._last_key
+            delay = max(since + AWAY_SECONDS - time.monotonic(), 0)
+            self._due = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def focus(self, has_focus: bool) -> None:
+        """Handle a report of the terminal that it got or lost the focus."""
+        self._has_focus = has_focus
+        if has_focus:
+            self._is_back()
+
+    def key(self) -> None:
+        """Handle a key."""
+        self._last_key = time.monotonic()
+        self._is_back()
+
+    def _is_back(self) -> None:
+        self._cancel()
+        self._has_called = False
+        if self._until_back:
+            self.call("")
+
+    def _cancel(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _ring(self) -> None:
+        self._has_called = True
+        self._write(_BELL, self._notification())
+
+    def _title(self) -> str:
+        waits = f"● {user_text('chat.title_waits', text=self._shown)}"
+        return _TITLE.format(waits if self._shown else user_text("chat.title", folder=self._folder))
+
+    def _notification(self) -> str:
+        env = self._environ
+        if env.get("STY"):  # GNU screen
+            return ""
+        head, text = user_text("chat.title", folder=self._folder).replace(";", ","), self._shown
+        takes_title = env.get("VTE_VERSION") or env.get("KONSOLE_VERSION")
+        if takes_title or env.get("TERM", "").startswith(_OSC_777):
+            sequence = f"\x1b]777;notify;{head};{text}\a"
+        else:
+            sequence = f"\x1b]9;{head}: {text}\a"
+        # tmux passes on what is wrapped, if its option allow-passthrough is on.
+        wrapped = sequence.replace("\x1b", "\x1b\x1b")
+        return f"\x1bPtmux;{wrapped}\x1b\\" if env.get("TMUX") else sequence
+
+    def _write(self, sequence: str, *words: str) -> None:
+        """Write a sequence, and after it those that a screen reader would speak."""
+        if self._is_on:
+            self._send("".join([sequence, *(words if self._has_words else ())]))
