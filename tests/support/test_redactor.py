@@ -252,6 +252,27 @@ class TestStreams:
         ]
 
 
+def test_a_finished_line_is_shown_whole_though_its_end_may_begin_a_secret():
+    stream = Redactor(["dark-s3cret-value"], env={}).stream()
+    assert [stream.feed("step 1 of the build\n"), stream.line_end()] == ["step 1 of the buil", "d\n"]
+    assert [stream.feed("the d"), stream.line_end()] == ["the ", ""]
+
+
+@pytest.mark.parametrize("broken_after", range(1, 8))
+@pytest.mark.parametrize("cut", [0, 2, 5, 9, 14])
+def test_a_secret_broken_at_the_end_of_a_line_is_removed_but_for_its_first_letters(broken_after, cut):
+    secret = "s3cret-value"
+    text = f"x {secret[:broken_after]}\n{secret[broken_after:]} end\n"
+    redactor = Redactor([secret], env={}, shapes=False)
+    assert redactor.redact(text) == "x [secret removed] end\n"
+    stream, shown = redactor.stream(), ""
+    end = 3 + broken_after
+    for piece in (text[: min(cut, end)], text[cut:end], text[end:]):
+        shown += stream.feed(piece) + stream.line_end()
+    begun = f"{secret[:broken_after]}\n" if broken_after <= 3 else ""
+    assert shown + stream.flush() == f"x {begun}[secret removed] end\n"
+
+
 @pytest.mark.parametrize("depth", [3, 101, 400])
 def test_a_secret_lies_nowhere_too_deep(depth):
     value = {"key": "s3cret-value"}

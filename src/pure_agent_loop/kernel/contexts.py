@@ -50,7 +50,7 @@ def progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable
         nonlocal stream
         if redactor is not None:
             stream = redactor.stream() if stream is None else stream
-            text = redactor.redact(stream.feed(text))
+            text = redactor.redact(stream.feed(text) + stream.line_end())
         if text:
             await step.emit(Event.progress(step.number, name, text, call_id))
 

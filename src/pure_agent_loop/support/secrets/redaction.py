@@ -32,6 +32,7 @@ MIN_LENGTH = 8  # shorter values occur by chance in too many texts
 REMOVED = "[secret removed]"
 _PIECE = 5  # letters per piece; a text with a secret of n letters has a piece of it at a multiple of n - 4
 _HEAD = 4
+_MAX_LINE_END = 3  # letters of a secret that may be shown if it is broken after them
 _LONG = 10_000
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|COOKIE|SIGNATURE"
@@ -328,12 +329,13 @@ class Redactor:
 class StreamRedactor:
     """Redacts known secrets in a streamed text, also a secret split over two pieces.
 
-    The joined pieces equal `Redactor.redact_known` of the whole text.
+    The joined pieces equal `Redactor.redact_known` of the whole text, but for letters that `line_end` returned
+    and that began a secret.
     """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._held = ""
+        self._held, self._shown = "", 0  # how much of the held text was returned
 
     def feed(self, chunk: str) -> str:
         """Return text that is safe to show; hold back a possible start of a secret."""
@@ -350,14 +352,29 @@ class StreamRedactor:
             if start < keep < end:  # this match may be part of a longer secret
                 keep = start
         self._held = text[keep:]
-        if not spans:
-            return text[:keep]
-        return redactor._without(text[:keep], [span for span in spans if span[1] <= keep])
+        return self._new(text[:keep], [span for span in spans if span[1] <= keep])
+
+    def line_end(self) -> str:
+        """Return the held end of a finished line if it has few letters: for a person, the line is then whole.
+
+        The letters still count as the start of a secret that goes on in the next line.
+        """
+        end = self._held[self._shown :]
+        if not end.endswith("\n") or len(end.strip()) > _MAX_LINE_END:
+            return ""
+        self._shown = len(self._held)
+        return end
 
     def flush(self) -> str:
         """Return the rest at the end of the text."""
         text, self._held = self._held, ""
-        return self._redactor.redact_known(text)
+        return self._new(text, self._redactor._spans(text))
+
+    def _new(self, text: str, spans: list[tuple[int, int, str]]) -> str:
+        """Return a text without the secrets in it and without what was returned before."""
+        shown = min(self._shown, len(text), *(start for start, _, _ in spans[:1]))
+        self._shown = max(self._shown - len(text), 0)
+        return self._redactor._without(text, spans)[shown:]
 
 
 def others_of(client: object, secrets: Mapping[str, str]) -> frozenset[tuple[str, str]]:
