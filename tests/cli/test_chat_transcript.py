@@ -89,7 +89,7 @@ def test_running_work_is_shown_with_its_state_and_time():
     assert screen.feed(Event.task(1, task)) == ""
     first, second = screen.live(104.5)  # a call that waits is shown by its question
     assert first[1:] == " Run sleep 9  4.5 s"
-    assert second[1:] == " explore-1 grep, 2 calls, 4.5 s"
+    assert second[1:] == " explore-1  grep, 2 calls, 4.5 s"
     assert screen.live(104.75)[0][0] != first[0]
     screen.feed(Event.progress(1, "shell", "half\ndone", "1"))
     screen.feed(Event.progress(1, "shell", " now", "1"))
@@ -97,7 +97,7 @@ def test_running_work_is_shown_with_its_state_and_time():
     screen.live_lines = 2
     assert screen.live(104.5)[1:] == ["and 2 more"]
     done = {**task, "state": "completed", "ended": 110.0, "prompt": "look", "result": "found"}
-    assert screen.feed(Event.task(1, done)) == "✓ explore-1 completed, 2 calls, 10 s\n"
+    assert screen.feed(Event.task(1, done)) == "✓ explore-1 look  completed, 2 calls, 10 s\n"
     assert screen.feed(Event.task(1, done)) == ""
     assert "task:\n  look\nresult:\n  found\n" in screen.unfold()
     stopped = screen.feed(Event.loop_end(1, "cancelled"))
@@ -325,6 +325,45 @@ def test_thinking_that_came_at_once_took_as_long_as_was_waited():
     assert screen.feed(at(Event.reasoning(1, "I think so."), 13.0)) == "· thought for 3.0 s, 3 words\n"
     screen.feed(at(Event.step_end(1), 20.0))
     assert screen.feed(at(Event.reasoning(2, "Yes."), 20.5)) == "· thought, 1 word\n"
+
+
+def test_thinking_takes_from_its_first_word_to_the_first_word_of_the_answer():
+    screen = screen_of()
+    screen.feed(at(Event.loop_start("go"), 10.0))
+    screen.feed(at(Event.reasoning_delta(1, "I think "), 14.0))
+    screen.feed(at(Event.reasoning_delta(1, "so."), 15.0))
+    assert screen.feed(at(Event.text_delta(1, "Yes"), 16.5)) == "· thought for 2.5 s, 3 words\n"
+    screen.feed(at(Event.thought(1, "Yes"), 30.0))
+    screen.feed(at(Event.step_end(1), 30.0))
+    screen.feed(at(Event.reasoning_delta(2, "Hm."), 40.0))
+    assert (
+        screen.feed(at(Event.tool_call_delta(2, 0, "shell", ""), 43.0)) == "\n· thought for 3.0 s, 1 word\n"
+    )
+
+
+def test_unfolded_thinking_and_errors_are_broken_between_words():
+    prose = "sixteen letters " * 12
+    screen = screen_of(40)
+    screen.feed(Event.reasoning(1, prose))
+    failed = f"Tool 'fetch' failed.\nError: {prose}"
+    screen.feed(Event.error(1, f"{prose}\n" * 20))
+    for unfolded in (screen.unfold(1), screen.unfold(2)):
+        assert unfolded.split().count("sixteen") >= 12
+        assert all(width_of(line) <= 40 for line in unfolded.split("\n"))
+        assert unfolded.split().count("letters") == unfolded.split().count("sixteen")
+    screen.feed(Event.observation(1, "fetch", failed, 1.0, "1", True))
+    shown = screen.unfold()
+    assert "error:\n  Tool 'fetch' failed.\n" in shown
+    assert all(width_of(line) <= 40 for line in shown.split("\n"))
+    code = f"  {'x = 1; ' * 12}y".strip()
+    screen.feed(Event.observation(1, "shell", code, 1.0, "1"))
+    assert f"result:\n  {code}\n" in screen.unfold()  # is copied as it is
+
+
+def test_the_title_of_a_question_has_its_colour_in_a_small_window():
+    title, line = screen_of(40, color=True).question("Edit src/a.py?", ["+two"])
+    assert title == "\x1b[33mEdit src/a.py?\x1b[0m"
+    assert line == "\x1b[32m+two\x1b[0m"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -303,7 +303,7 @@ class Chat:
         """Update the screen to the current size of the terminal."""
         self.screen.width = max(self.prompt.columns, 10)
         self.screen.live_lines = self.prompt.live_lines
-        self.screen.wide_lines = self.prompt.wide_lines
+        self.screen.room = self.prompt.room
 
     def answer_choices(self) -> str:
         """Return the possible answers to the pending question; empty if none is pending.
@@ -321,7 +321,7 @@ class Chat:
         if pending.height >= room:
             is_hidden = room <= 2 * _PINNED  # in a small terminal, the visible lines may contain no change
             shown = pending.pinned[: min(max(room - 1, 0), _PINNED) if is_hidden else 0]
-            pinned = self.screen.rows([pending.title, *shown])
+            pinned = self.screen.question(pending.title, shown)
         count = len(pending.letters)
         return "\n".join([*pinned, *self.screen.numbered(lines[:count]), *lines[count:]])
 

@@ -149,18 +149,30 @@ class Lines:
             argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
-        unasked = self._styler.text((role, f"  ({self._words('not_asked')})" if call.unasked else ""))
-        room = width - self._styler.text(*head).cell_len - unasked.cell_len - 2
-        tail = self._styler.text((role, f"  {detail}" if detail else ""))
+        unasked = f"  ({self._words('not_asked')})" if call.unasked else ""
+        argument_style = "bold" if call.title else ""
+        end = [(role, f"  {detail}" if detail else "")]
+        return self._line(head, (argument_style, argument), end, width, kept=(role, unasked))
+
+    def _line(
+        self,
+        head: Sequence[tuple[str, str]],
+        argument: tuple[str, str],
+        end: Sequence[tuple[str, str]],
+        width: int,
+        kept: tuple[str, str] = ("", ""),
+    ) -> Text:
+        """Render a line whose argument is cut first, then its end, but never what is `kept` behind it."""
+        last = self._styler.text(kept)
+        room = width - self._styler.text(*head).cell_len - last.cell_len - 2
+        tail = self._styler.text(*end)
         if room - tail.cell_len < MIN_ARGUMENT:
             tail.truncate(max(room - MIN_ARGUMENT, 0), overflow="ellipsis")
-        tail.append_text(unasked)
-        left = room + unasked.cell_len - tail.cell_len
-        middle = self._styler.fit(
-            self._styler.text(("bold" if call.title else "", argument)), max(left + 1, 1)
-        )
-        line = self._styler.text(*head, ("", " " if argument and not call.title else ""))
-        return self._styler.fit(line.append_text(middle if argument else tail[:0]).append_text(tail), width)
+        left = room - tail.cell_len
+        tail.append_text(last)
+        middle = self._styler.fit(self._styler.text(argument), max(left + 1, 1))
+        line = self._styler.text(*head, ("", " " if argument[1] and len(head) > 1 else ""))
+        return self._styler.fit(line.append_text(middle if argument[1] else tail[:0]).append_text(tail), width)
 
     def verb(self, call: CallView) -> str:
         """Return the action of a call in the present or past tense; the tool's name if it has no verb."""
@@ -185,13 +197,13 @@ class Lines:
         between = ", " if self._styler.reader else " · "
         return between.join(filter(None, parts)), _TEXT_ROLES.get(call.state, "dim")
 
-    def tail(self, call: CallView, width: int) -> list[Text]:
+    def tail(self, call: CallView) -> list[Text]:
         """Render the last lines of a running call, or of a command that failed."""
         text = call.result if call.state == "running" else ""
         if call.command.get("exit_code"):
             text = str(call.command.get("tail") or "")
         lines = [one_line(line) for line in clean(text).split("\n") if line.strip()][-TAIL_LINES:]
-        return [self._styler.fit(self._styler.text(("dim", f"  {line}")), width) for line in lines]
+        return [self._styler.text(("dim", f"  {line}")) for line in lines]
 
     def _short_result(self, call: CallView) -> str:
         text = clean(call.result).strip()
@@ -231,7 +243,8 @@ class Lines:
             else (str(name), json.dumps(to_jsonable(value), ensure_ascii=False, indent=2))
             for name, value in args.items()
         )
-        return Folded(title, (*sections, ("result", self._output(call))))
+        name = "error" if call.state == "failed" and not call.command else "result"
+        return Folded(title, (*sections, (name, self._output(call))))
 
     def _output(self, call: CallView) -> str:
         """Return a command's output without the notes for the model; the whole result for other calls."""
@@ -244,23 +257,30 @@ class Lines:
         return "\n".join(lines[:count]) if is_whole else call.result
 
     def task(self, task: Mapping[str, Any], width: int, now: float) -> Text:
-        """Render a subagent task."""
+        """Render a subagent task: the agent, the task, its last call, how many, and the seconds."""
         state = str(task.get("state", ""))
         ended, started = number(task.get("ended")), number(task.get("started"))
         failed = state in ("failed", "killed", "cancelled")
         sign = self.sign("failed" if failed else "done" if ended else "running", now)
-        facts = [one_line(str(task.get("last_tool") or ""), 40) if not ended else one_line(state, 40)]
-        for name in ("calls", "tokens"):
+        facts = [one_line(state, 40) if ended else self._doing(task)]
+        for name in ("calls", "tokens") if ended else ("calls",):
             count = int(number(task.get(name)))
             facts.append(self._words(name, count=f"{count:,}") if count else "")
         if started and (ended or self._animation):
             facts.append(seconds((ended or now) - started))
         error = one_line(str(task.get("error") or ""))
-        line = self._styler.text(sign, ("bold", one_line(str(task.get("id", "")), 40)))
-        line.append_text(self._styler.text(("dim", " " + ", ".join(fact for fact in facts if fact))))
-        return self._styler.fit(
-            line.append_text(self._styler.text(("error", f": {error}" if error else ""))), width
-        )
+        about, prompt = ", ".join(filter(None, facts)), one_line(str(task.get("prompt") or ""))
+        name = one_line(str(task.get("agent") or task.get("id", "")), 40)
+        end = [("dim", f"  {about}" if about else ""), ("error", f": {error}" if error else "")]
+        return self._line([sign, ("bold", name)], ("", prompt), end, width)
+
+    def _doing(self, task: Mapping[str, Any]) -> str:
+        """Return the last call of a task; the tool alone if no more is known."""
+        part, tool = task.get("part") or {}, str(task.get("last_tool") or "")
+        if part.get("tool") != tool:
+            return one_line(tool, 40)
+        call = CallView(tool, part.get("input"), "running", 0.0)
+        return one_line(f"{self.verb(call)} {main_argument(call.args)}", 40)
 
     def todo(self, items: Sequence[Any]) -> list[Text]:
         """Render the valid entries of the model's to-do list."""

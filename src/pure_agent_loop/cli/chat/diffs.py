@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 MAX_LINES = 40  # maximum lines of a diff shown before unfolding
 MAX_WIDTH = 600  # maximum characters of a line shown before unfolding
 
-_NAMED = ("result", "reasoning", "prompt", "command")  # sections whose name is a message key
+PROSE = "prose"  # name of a section of plain text
+_NAMED = ("result", "reasoning", "prompt", "command", "error")  # sections whose name is a message key
+_WRAPPED = (PROSE, "reasoning", "prompt", "error")  # other sections may be copied as code
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
 _MARKS = {"created": "+ ", "deleted": "- "}
 _HUNK = re.compile(r"@@ -(\S+) \+(\S+) @@")
@@ -81,16 +83,21 @@ def reverse(diff: str) -> str:
     return "\n".join(lines[:-1])
 
 
-def unfolded(folded: Folded, styler: Styler, words: Words) -> list[Text]:
-    """Render a folded block in full."""
+def unfolded(folded: Folded, styler: Styler, words: Words, width: int) -> list[Text]:
+    """Render a folded block in full; prose is wrapped between words."""
     lines = [folded.title]
     for name, text in folded.sections:
         if name == "diff":
             lines += body(text, styler, words, None)[0]
             continue
-        title = words(name) if name in _NAMED else one_line(name)
+        title = words(name) if name in _NAMED else one_line(name.removeprefix(PROSE))
         lines += [styler.text(("label", f"{title}:"))] if title else []
-        lines += [styler.code("", f"  {line}") for line in clean(text).rstrip().split("\n")]
+        shown = clean(text).rstrip().split("\n")
+        if name in _WRAPPED:
+            pieces = (piece for line in shown for piece in styler.wrapped(styler.text(("", line)), width - 2))
+            lines += [styler.text(("", "  ")).append_text(piece) for piece in pieces]
+        else:
+            lines += [styler.code("", f"  {line}") for line in shown]
     return lines
 
 

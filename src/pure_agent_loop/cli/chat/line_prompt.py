@@ -28,7 +28,7 @@ class LinePrompt:
     """
 
     is_away = False
-    live_lines = wide_lines = 1  # no live lines are drawn
+    live_lines, room = 1, None  # no live lines are drawn
     rows = 1_000_000  # no limit on live lines, because none are drawn
 
     def __init__(self, acts: PromptActions, write: Callable[[str], None]) -> None:

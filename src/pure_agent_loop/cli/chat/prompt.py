@@ -195,18 +195,14 @@ class Prompt:
         return not self._plain and self.rows >= _RULED_ROWS
 
     @property
-    def wide_lines(self) -> int:
-        """The maximum number of live lines wider than `MIN_COLUMNS`.
+    def room(self) -> tuple[int, int] | None:
+        """Rows that the live lines may take, and how many more than lines, in a window of `MIN_COLUMNS`.
 
         When a narrower window rewraps the live lines, they must not scroll, because scrolled lines cannot be
-        erased. tmux scrolls even if there are empty rows below.
+        erased. tmux scrolls even if there are empty rows below. None if the terminal rewraps nothing.
         """
-        parts = -(-self.columns // MIN_COLUMNS)
-        if not self._reflows or parts == 1:
-            return self.live_lines
-        room = min(self.rows, MIN_ROWS) - _OWN_ROWS
         above = self._above - 1  # rows into which the status line may be pushed
-        return max(min(room // parts, above // (parts - 1)), 0)
+        return (min(self.rows, MIN_ROWS) - _OWN_ROWS, above) if self._reflows else None
 
     @property
     def is_away(self) -> bool:
@@ -285,8 +281,10 @@ class Prompt:
         from prompt_toolkit.widgets import SearchToolbar
 
         def rule() -> ConditionalContainer:
-            # The line is short, because a line as wide as the window would be wrapped in a narrower window.
-            text: Any = [("class:rule", "─" * MIN_COLUMNS)]
+            # The line is short if one as wide as the window would be wrapped in a narrower window.
+            def text() -> Any:
+                return [("class:rule", "─" * (MIN_COLUMNS if self._reflows else self.columns))]
+
             window = Window(FormattedTextControl(text), height=1)
             return ConditionalContainer(window, Condition(lambda: self.has_rules))
 

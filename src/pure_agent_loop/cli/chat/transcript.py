@@ -22,8 +22,8 @@ another follows); write through `output.sparing_output`. Each line fits into `sc
 prompt_toolkit does not need to wrap it. Texts contain only ANSI colors (see
 ``prompt_toolkit.formatted_text.ANSI``); without `color` they contain no escape sequences.
 
-`screen.width` and `screen.live_lines` may be set at any time, for example after a resize, and then
-`screen.wide_lines`: with more live lines than that, each line is cut to `output.MIN_COLUMNS`. All texts pass
+`screen.width` and `screen.live_lines` may be set at any time, for example after a resize, and `screen.room`,
+where a narrower window rewraps the lines: those that matter most get the width, see `live`. All texts pass
 `styling.Styler`. Untrusted text that the application shows (a picker, a completion, a question) must pass
 `styling.clean` (keeps lines) or `styling.one_line`.
 """
@@ -35,7 +35,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,6 +103,19 @@ class FailedRequest(NamedTuple):
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class LiveLine:
+    """A line to draw below the finished ones.
+
+    Args:
+        render: Renders the line in a number of columns.
+        rank: Lines of lower ranks get width first.
+    """
+
+    render: Callable[[int], Text]
+    rank: int = 0
+
+
 class TranscriptView:
     """Renders the events of a conversation; see the module docstring.
 
@@ -131,7 +144,8 @@ class TranscriptView:
         live_lines: int = 8,
     ) -> None:
         self.width = max(positive("width", width), 10)  # columns
-        self.live_lines = self.wide_lines = positive("live_lines", live_lines)
+        self.live_lines = positive("live_lines", live_lines)
+        self.room: tuple[int, int] | None = None  # see `Prompt.room`
         self._styler = Styler(color, theme, screen_reader)
         self._words, self._language = words_in(language), language
         self._is_still = screen_reader or not animation
@@ -295,10 +309,11 @@ class TranscriptView:
         title = self._styler.text(("label", "~ "), ("bold", one_line(name, 400)))
         return self._print_diff(title, text, max_lines, has_title=bool(name))
 
-    def rows(self, lines: Sequence[str]) -> list[str]:
-        """Render lines of a question or of a diff, each cut to one row."""
+    def question(self, title: str, lines: Sequence[str]) -> list[str]:
+        """Render the title of a question and lines of it or of its diff, each cut to one row."""
         rendered = diffs.body("\n".join(lines), self._styler, self._words, None)[0]
-        return [self._styler.ansi(self._styler.fit(line, self.width)) for line in rendered]
+        rows = [self._styler.text(("warning", title)), *rendered]
+        return [self._styler.ansi(self._styler.fit(line, self.width)) for line in rows]
 
     def numbered(self, answers: Sequence[str]) -> list[str]:
         """Render answers to choose from, each followed by its number if the window is wide enough."""
@@ -317,7 +332,9 @@ class TranscriptView:
         """
         if not 1 <= last <= len(self._folded):
             return self._print([self._styler.text(("dim", self._words("nothing_folded")))], "notice")
-        return self._print(diffs.unfolded(self._folded[-last], self._styler, self._words), "unfolded")
+        return self._print(
+            diffs.unfolded(self._folded[-last], self._styler, self._words, self.width), "unfolded"
+        )
 
     def close(self) -> str:
         """Finish the reasoning, the text and the lines in progress."""
@@ -337,33 +354,66 @@ class TranscriptView:
         words = [self._words("queued", text=one_line(text)) for text in queued[:MAX_QUEUED]]
         if len(queued) > MAX_QUEUED:
             words[-1] = self._words("more_running", count=len(queued) - MAX_QUEUED + 1)
-        waiting = [self._styler.text(("dim", text)) for text in words]
-        width, max_lines = self.width, max(self.live_lines - len(waiting), 1)
-        asks = any(call.state == "waiting" for call in self._calls.values())
-        # A pending question has separate lines. Calls are decided one after another, so later calls do not
-        # run yet.
-        working = [call for call in self._calls.values() if call.has_begun or not asks]
-        work = [line for call in working for line in self._call_lines(call, width, now)]
-        work += [self._lines.task(task, width, now) for task in self._tasks.values()]
-        work = work or self._activity(now)
-        work = [*([self._reading()] if self._reads else []), *work]
+        waiting = [self._still(self._styler.text(("dim", text))) for text in words]
+        max_lines = max(self.live_lines - len(waiting), 1)
+        work = self._work(now)
+        work = [*([self._still(self._reading())] if self._reads else []), *(work or self._activity(now))]
         if len(work) > max_lines:
             omitted = self._words("more_running", count=len(work) - max_lines + 1)
-            work = [*work[: max_lines - 1], self._styler.text(("dim", omitted))]
-        text = (
-            []
-            if self._styler.reader
-            else self._answer.tail(width, min(max_lines, max(self.wide_lines, 1)) - len(work))
+            work = [*work[: max_lines - 1], self._still(self._styler.text(("dim", omitted)))]
+        room = 0 if self._styler.reader else min(max_lines, self._text_lines) - len(work)
+        text = [self._still(line) for line in self._answer.tail(self.width, room)]
+        # The empty line that will be printed before the work stands there from the beginning.
+        has_gap = (
+            work and not text and len(work) < max_lines and self._gap("call") and not self._styler.reader
         )
-        lines = [*text, *work, *waiting]
-        columns = width if len(lines) <= self.wide_lines else min(width, MIN_COLUMNS)
-        return [self._styler.ansi(self._styler.fit(line, columns)) for line in lines]
+        gap = [self._still(self._styler.text())] if has_gap else []
+        return [self._styler.ansi(line) for line in self._fitted([*gap, *text, *work, *waiting])]
 
-    def _call_lines(self, call: CallView, width: int, now: float) -> list[Text]:
-        """Render a call that has not ended, with the end of the output if there is room."""
-        running = [other for other in self._calls.values() if other.state == "running"]
-        tail = self._lines.tail(call, width) if running == [call] and not self._styler.reader else []
-        return [self._lines.call(call, width, now), *tail[-max(self.live_lines - 1, 0) :]]
+    def _fitted(self, lines: Sequence[LiveLine]) -> list[Text]:
+        """Render lines, each as wide as it needs, while a narrower window could rewrap them within `room`.
+
+        A line of that window's width is always possible. The rows beyond that go to answers, calls and tasks
+        first, then to output, from the newest line.
+        """
+        spare = self.width
+        if self.room is not None:
+            spare = max(min(self.room[0] - len(lines), self.room[1]), 0)
+        widths = [0] * len(lines)
+        for index in sorted(range(len(lines)), key=lambda index: lines[index].rank):
+            rows = -(-lines[index].render(self.width).cell_len // MIN_COLUMNS) - 1
+            widths[index] = min(MIN_COLUMNS * (1 + min(rows, spare)), self.width)
+            spare -= min(rows, spare)
+        return [line.render(width) for line, width in zip(lines, widths, strict=True)]
+
+    @property
+    def _text_lines(self) -> int:
+        """The number of live lines of full width."""
+        rows = -(-self.width // MIN_COLUMNS)
+        if self.room is None or rows == 1:
+            return self.live_lines
+        return max(min(self.live_lines, self.room[0] // rows, self.room[1] // (rows - 1)), 1)
+
+    def _still(self, line: Text) -> LiveLine:
+        return LiveLine(lambda width: self._styler.fit(line, width))
+
+    def _work(self, now: float) -> list[LiveLine]:
+        """Return the lines of running calls and tasks; if only one call runs, with the end of its output."""
+        asks = any(call.state == "waiting" for call in self._calls.values())
+        running = [call for call in self._calls.values() if call.state == "running"]
+        followed = {task.get("call_id") for task in self._tasks.values()}  # their own lines tell more
+        lines: list[LiveLine] = []
+        for call_id, call in self._calls.items():
+            # A pending question has separate lines. Calls are decided one after another, so later calls do
+            # not run yet.
+            if (asks and not call.has_begun) or call_id in followed:
+                continue
+            lines.append(LiveLine(partial(self._lines.call, call, now=now)))
+            if running == [call] and not self._styler.reader:
+                tail = self._lines.tail(call)[-max(self.live_lines - 1, 0) :]
+                ranks = range(len(tail), 0, -1)
+                lines += [replace(self._still(line), rank=n) for n, line in zip(ranks, tail, strict=True)]
+        return lines + [LiveLine(partial(self._lines.task, task, now=now)) for task in self._tasks.values()]
 
     def is_due(self, now: float | None = None) -> bool:
         """Return True if the live lines should be drawn. Call this method at each tick, 8 times per second.
@@ -374,7 +424,7 @@ class TranscriptView:
         now = time.time() if now is None else now
         return self._pace.is_due(now, bool(self._calls or self._tasks or self._activity(now)))
 
-    def _activity(self, now: float) -> list[Text]:
+    def _activity(self, now: float) -> list[LiveLine]:
         """Return a line to show while the model thinks, writes a call, or has sent nothing yet."""
         if self._answer.words:
             words = self._words("thinking", count=self._answer.words)
@@ -385,7 +435,7 @@ class TranscriptView:
             words = self._words("waiting_for_model", seconds=took)
         else:
             return []
-        return [self._styler.text(self._lines.sign("running", now), ("dim", words))]
+        return [self._still(self._styler.text(self._lines.sign("running", now), ("dim", words)))]
 
     def still_working(self, now: float) -> str:
         """Return a notice, once per run, if no line moves and the model has sent nothing for some seconds."""
@@ -424,10 +474,12 @@ class TranscriptView:
         if not lines:
             return ""
         before = self._print_reads()
-        together = kind == self._last or {kind, self._last} <= _TOGETHER
-        gap = "\n" if self._last and not together else ""
-        self._last = kind
+        gap, self._last = self._gap(kind), kind
         return before + gap + "".join(f"{self._styler.ansi(line)}\n" for line in lines)
+
+    def _gap(self, kind: str) -> str:
+        together = kind == self._last or {kind, self._last} <= _TOGETHER
+        return "\n" if self._last and not together else ""
 
     def _print_reads(self) -> str:
         """Print successive read calls as one line."""
@@ -478,7 +530,8 @@ class TranscriptView:
             shown += self._styler.wrapped(line, self.width)
             mark = mark if mark == "> " else " " * min(len(mark), 2)
         if max_lines is not None and len(lines) > max_lines:
-            self._folded.append(Folded(shown[0], (("", text),)))
+            name = diffs.PROSE if role in ("dim", "warning", "error") else ""
+            self._folded.append(Folded(shown[0], ((name, text),)))
             shown.append(self._styler.text(("dim", self._words("more_lines", count=len(lines) - max_lines))))
         return shown
 
@@ -488,19 +541,19 @@ class TranscriptView:
     def _text_delta(self, event: Event) -> str:
         before = self._end_thinking(event.timestamp)
         self._answer.note_speed(event.content, event.timestamp)
-        room = None if self._styler.reader else min(self.live_lines, max(self.wide_lines, 1))
+        room = None if self._styler.reader else self._text_lines
         return before + self._print_text(self._answer.write(event.content, self.width, room))
 
     def _thought(self, event: Event) -> str:
         return ("" if self._answer.has_text else self._text_delta(event)) + self._close()
 
     def _reasoning_delta(self, event: Event) -> str:
-        self._answer.think(event.content, self._waits_since or event.timestamp)
+        self._answer.think(event.content, event.timestamp)
         return ""
 
     def _reasoning(self, event: Event) -> str:
-        if not self._answer.has_reasoning:
-            self._reasoning_delta(event)
+        if not self._answer.has_reasoning:  # it came at once
+            self._answer.think(event.content, self._waits_since or event.timestamp)
         return self._end_thinking(event.timestamp)
 
     def _end_thinking(self, now: float) -> str:
@@ -534,7 +587,7 @@ class TranscriptView:
         if before is not None and before.cause == cause:
             return lines + self._note("warning", "retry_again", **shown)
         lines += self._note("warning", "retry", cause=cause, **shown)
-        self._folded.append(Folded(self._styler.text(("warning", cause)), (("", event.content),)))
+        self._folded.append(Folded(self._styler.text(("warning", cause)), ((diffs.PROSE, event.content),)))
         return lines
 
     def _cause(self, event: Event) -> str:
@@ -603,7 +656,7 @@ class TranscriptView:
         if call.tool in EDIT_TOOLS and isinstance(path, str):
             self._edits[path] = line
             return ""
-        tail = self._lines.tail(call, self.width)
+        tail = [self._styler.fit(line, self.width) for line in self._lines.tail(call)]
         todo = self._print_plan(call.args) if call.tool == TODO_TOOL and state == "done" else []
         return self._print([line, *tail, *todo], "call")
 
@@ -632,8 +685,9 @@ class TranscriptView:
         task = event.data.get("task")
         if not isinstance(task, Mapping) or (name := str(task.get("id", ""))) in self._ended:
             return ""
+        part = event.data.get("part") or self._tasks.get(name, {}).get("part") or {}
         if not number(task.get("ended")):
-            self._tasks[name] = task
+            self._tasks[name] = {**task, "part": part}  # the call that it did last
             return ""
         self._ended.add(name)
         self._tasks.pop(name, None)

@@ -329,8 +329,8 @@ class Redactor:
 class StreamRedactor:
     """Redacts known secrets in a streamed text, also a secret split over two pieces.
 
-    The joined pieces equal `Redactor.redact_known` of the whole text, but for letters that `line_end` returned
-    and that began a secret.
+    The joined pieces equal `Redactor.redact_known` of the whole text, but for first letters of secrets that
+    `line_end` has returned.
     """
 
     def __init__(self, redactor: Redactor) -> None:
