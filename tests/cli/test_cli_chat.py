@@ -460,7 +460,7 @@ class TestCommands:
             ("/model", r"Model: scripted · http.*\n· This server lists no other model"),
             ("/permissions", r"Mode: ask\. Others: auto, plan, bypass(?s:.*)No rules yet"),
             ("/tools", "edit_file"),
-            ("/sessions", "1  .*go"),
+            ("/sessions go", "1  .*go"),
             ("/sessions 1?", r"/sessions 1\?\n> go\n *Fine\."),
             ("/context", r"System prompt +\d+  █(?s:.*)tokens; the size of the context window is unknown"),
             ("/cost", r"Sent +\d+ +\d+(?s:.*)Received(?s:.*)Cost +unknown(?s:.*)Time"),

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conversations import without_facts
 from tests.helpers import unframed
 
-from pure_agent_loop.cli.commands.sessions import _age
+from pure_agent_loop.cli.which_session import age
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedServer, answer, call, status
 
@@ -109,6 +109,7 @@ class TestRun:
     @posix_only
     def test_resume_without_an_id_lets_a_person_pick(self, pal, trip):
         run(pal, ["Hi."], "hello")
+        pal.env["TERM"] = "dumb"  # in another terminal it is a picker: test_chat_picker.py
         with ScriptedServer(["Yes."]) as server:
             pal.use(server)
             terminal = Terminal(pal, "run", "still there?", "-r")
@@ -278,13 +279,13 @@ class TestSee:
         assert coloured[1] == "just now  what is here? (last: thank you)  3 steps  \x1b[2mtrip\x1b[0m"
 
     @pytest.mark.parametrize(
-        ("seconds", "age"),
+        ("seconds", "shown"),
         [(59, "just now"), (60, "1 min ago"), (3_600, "1 h ago"), (86_400 * 7.5, "7 d ago")],
     )
-    def test_list_says_how_long_ago_a_session_was_used(self, monkeypatch, seconds, age):
+    def test_list_says_how_long_ago_a_session_was_used(self, monkeypatch, seconds, shown):
         monkeypatch.setenv("PAL_LANG", "en")
-        assert _age(1e9, 1e9 + seconds) == age
-        assert _age(1e9, 1e9 + 8 * 86_400) == "2001-09-09"
+        assert age(1e9, 1e9 + seconds) == shown
+        assert age(1e9, 1e9 + 8 * 86_400) == "2001-09-09"
 
     def test_list_marks_unfinished_sessions(self, pal, trip):
         pal("sessions", "fork", trip, "--at", "1", "--as", "other")

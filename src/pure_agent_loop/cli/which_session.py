@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
+import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.database import at_database, open_engine
 from pure_agent_loop.cli.options import PICK, CommandOptions
-from pure_agent_loop.cli.output import CommandOutput, counted, error_text
+from pure_agent_loop.cli.output import CommandOutput, counted
 from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.session_list import preview, title_of
 from pure_agent_loop.cli.task import PipedAnswer
 from pure_agent_loop.errors import (
     ConfigError,
-    SessionError,
     SessionLockedError,
     SessionNotFoundError,
     SessionWriteError,
@@ -33,7 +37,7 @@ from pure_agent_loop.sessions import (
     new_session_id,
 )
 from pure_agent_loop.support.language import model_text, notice, user_text
-from pure_agent_loop.support.terminal import one_line
+from pure_agent_loop.support.terminal import is_terminal, knows_escapes
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
@@ -41,13 +45,10 @@ if TYPE_CHECKING:
     from pure_agent_loop.cancel import CancelToken
     from pure_agent_loop.durable import Engine, SessionCopy
     from pure_agent_loop.runs import Run
-    from pure_agent_loop.sessions.story import Story
 
 NEWEST = 3
-MAX_TO_PICK, MAX_TITLE = 20, 60
+MAX_TO_PICK = 20
 FOLDER = "folder"  # type of the record that contains a session's folder
-MAX_PREVIEWED = 6
-_PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # marks, by kind of entry
 
 
 class SessionTarget:
@@ -295,6 +296,8 @@ def _session_id(
         return existing(options.resume, store)
     sessions = in_folder(store, folder)
     if options.resume == PICK:
+        if questions is not None and can_pick(options):
+            return _picked_on_screen(list(islice(sessions, MAX_TO_PICK)), store, options, output)
         return _picked(list(islice(sessions, MAX_TO_PICK)), store, questions, output)
     return last_of(store, folder)
 
@@ -329,33 +332,32 @@ def folder_of(store: SessionStore, session_id: str) -> str:
     return str(first.data.get("folder", "")) if first is not None and first.type == FOLDER else ""
 
 
-def title_of(store: SessionStore, session_id: str) -> str:
-    """Return the first task of a session on one line."""
-    return one_line(story_of(store, session_id).title, MAX_TITLE)
-
-
-def preview(store: SessionStore, session_id: str) -> list[str]:
-    """Return the last entries of a session, one line per entry."""
-    story = story_of(store, session_id)
-    shown = [entry for entry in story.entries if entry.kind in _PREVIEWED][-MAX_PREVIEWED:]
-    lines = [" ".join(filter(None, (_PREVIEWED[entry.kind], entry.tool, entry.text))) for entry in shown]
-    return [one_line(line, 100) for line in lines] or [one_line(story.title, MAX_TITLE)]
-
-
-def story_of(store: SessionStore, session_id: str) -> Story:
-    """Return the story of a session; if the session cannot be read, the title is the error."""
-    from pure_agent_loop.sessions.story import Story, read_story
-
-    try:
-        return read_story(store.read(session_id).records)
-    except SessionError as error:
-        return Story(title=f"({error_text(error)})")
-
-
 def numbered(text: str, ids: Sequence[str]) -> str | None:
     """Return the session id for a listed number, with or without a trailing ``?``; None for other text."""
     number = text.removesuffix("?")
     return ids[int(number) - 1] if number.isdecimal() and 1 <= int(number) <= len(ids) else None
+
+
+def can_pick(options: CommandOptions) -> bool:
+    """True if sessions can be chosen on a screen: no screen reader, and a terminal with escape sequences."""
+    streams = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    packages = all(map(importlib.util.find_spec, ("prompt_toolkit", "rich")))
+    return streams and knows_escapes() and packages and not options.screen_reader
+
+
+def _picked_on_screen(
+    sessions: list[SessionInfo], store: SessionStore, options: CommandOptions, output: CommandOutput
+) -> str:
+    from pure_agent_loop.cli.chat.picker import SessionPicker
+    from pure_agent_loop.cli.chat.styling import Styler, theme_of
+
+    if not sessions:
+        raise ConfigError(user_text("cli.pick_by_id", newest=user_text("cli.no_items")))
+    styler = Styler(output.colour, theme_of(options.theme, os.environ), reader=False)
+    chosen = asyncio.run(SessionPicker(sessions, store, styler).run())
+    if chosen is None:
+        raise ConfigError(user_text("cli.none_picked"))
+    return chosen
 
 
 def _picked(

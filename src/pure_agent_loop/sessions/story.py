@@ -82,7 +82,7 @@ class Story:
         task: Task of the last run that has one; empty if there is none.
         stop_reason: Stop reason of the last run; empty if it has not ended.
         model: Model of the last run.
-        title: Task of the first run.
+        title: Name that a person has given to the session; otherwise the task of the first run.
         left: Id of the durable run that continues the last run; empty if the session continues it.
     """
 
@@ -158,11 +158,8 @@ class _StoryReader:
             self._history(record)
         elif record.type == "parts":
             self._changes(record)
-        elif record.type == "left":
-            self._story.left = str(data.get("run") or "")
-            self._story.stop_reason = BACKGROUNDED if self._story.left else ""
-        elif record.type == "failure":
-            self._failure = _text(data.get("message"))
+        elif record.type in ("left", "title", "failure"):
+            self._mark(record.type, data)
         elif (step := step_of(record)) is not None:
             self._state(record, step)
         elif record.type in ("answer", "outcome") and isinstance(data.get("key"), str):
@@ -171,6 +168,15 @@ class _StoryReader:
                 self._outcomes[_call_id(record)] = _mapping(data.get("value"))
         else:
             self._decision(record)
+
+    def _mark(self, kind: str, data: Mapping[str, Any]) -> None:
+        if kind == "left":
+            self._story.left = str(data.get("run") or "")
+            self._story.stop_reason = BACKGROUNDED if self._story.left else ""
+        elif kind == "title":  # a person has named the session
+            self._story.title = _text(data.get("title")) or self._story.title
+        else:
+            self._failure = _text(data.get("message"))
 
     def finish(self) -> Story:
         for record in self._tail:  # effects of an interrupted run, for which no message was recorded

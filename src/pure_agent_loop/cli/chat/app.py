@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -90,6 +91,7 @@ class Chat:
         self._attached = list(attached)
         self._shell_transcript: list[str] = []  # `!` commands and their output, sent with the next task
         self._is_leaving = self._is_stopping = False
+        self._run_since = math.inf  # when a run or a `!` command began
         self._next: list[InputEntry] = []  # input sent while a run was stopping
 
     def _new_prompt(self) -> Prompt | LinePrompt:
@@ -443,7 +445,6 @@ class Chat:
             self.print_notice(user_text("chat.not_now"))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        begun = time.monotonic()
         try:
             await work
         except asyncio.CancelledError:
@@ -456,10 +457,11 @@ class Chat:
         finally:
             if not self._is_leaving:
                 self._note = ""
-                asyncio.get_running_loop().call_soon(self._ended, time.monotonic() - begun)
+                asyncio.get_running_loop().call_soon(self._ended)
 
-    def _ended(self, took: float) -> None:
-        """Start the input that was sent while the work was stopping; else call the person after long work."""
+    def _ended(self) -> None:
+        """Start the input that was sent while the run was stopping; else call the person after a long run."""
+        took, self._run_since = time.monotonic() - self._run_since, math.inf
         if took >= AWAY_SECONDS and not self._is_stopping:
             self._call(user_text("chat.ended_after", seconds=seconds(took)), until_back=True)
         if self._next and not self.is_working:
@@ -491,6 +493,7 @@ class Chat:
         if task is not None and not self._follow_session():
             self.prompt.put(task)
             return
+        self._run_since = time.monotonic()
         attached, self._attached = self._attached, []
         while True:
             if task is not None:
@@ -545,6 +548,7 @@ class Chat:
         if shell is None:
             self.print_notice(user_text("chat.no_shell"), "error")
             return
+        self._run_since = time.monotonic()
         self._print(self.screen.notice(f"! {command}", "bold"))
         call_id = f"person-{time.monotonic_ns()}"
         try:

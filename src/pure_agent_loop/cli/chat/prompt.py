@@ -32,6 +32,7 @@ from pure_agent_loop.cli.chat.output import (
     sparing_output,
 )
 from pure_agent_loop.cli.chat.pasted import InputEntry, TagRow, TypedSign
+from pure_agent_loop.cli.chat.styling import Styler
 from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import user_text
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import ConditionalKeyBindings
     from prompt_toolkit.layout import Layout
+
+    from pure_agent_loop.sessions import SessionInfo, SessionStore
 
 _SYNC, _END_SYNC = (
     "\x1b[?2026h",
@@ -146,7 +149,7 @@ class Prompt:
         from prompt_toolkit.output import ColorDepth
         from prompt_toolkit.styles import Style
 
-        self._acts, self._plain, self.chips = acts, plain, TagRow()
+        self._acts, self._plain, self._color, self.chips = acts, plain, color, TagRow()
         history = _history_of(workspace)
         self.buffer = Buffer(
             completer=_completer(completions),
@@ -256,6 +259,17 @@ class Prompt:
     def _write(self, sequence: str) -> None:
         self.app.output.write_raw(sequence)
         self.app.output.flush()
+
+    async def pick(self, sessions: Sequence[SessionInfo], store: SessionStore, theme: str) -> str | None:
+        """Let the user choose a session on a screen of its own; return its id, or None for none."""
+        from prompt_toolkit.application import in_terminal
+        from prompt_toolkit.application.current import set_app
+
+        from pure_agent_loop.cli.chat.picker import SessionPicker
+
+        with set_app(self.app):
+            async with in_terminal():
+                return await SessionPicker(sessions, store, Styler(self._color, theme, reader=False)).run()
 
     def put(self, text: str) -> None:
         """Replace the input with a text."""

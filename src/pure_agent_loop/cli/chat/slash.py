@@ -21,8 +21,9 @@ from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, Groups, comma
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.output import CommandOutput, error_text, money
 from pure_agent_loop.cli.parser import parse, run_command
+from pure_agent_loop.cli.session_list import preview, title_of
 from pure_agent_loop.cli.toolset import rules_of, skills_loader
-from pure_agent_loop.cli.which_session import MAX_TO_PICK, in_folder, numbered, preview, title_of
+from pure_agent_loop.cli.which_session import MAX_TO_PICK, can_pick, in_folder, numbered
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
 from pure_agent_loop.runs import protocol_of, show_url
@@ -360,10 +361,16 @@ class Slash:
     def _keys(self, words: str) -> None:
         self._host.print_notice(user_text("chat.keys", keys=self._host.prompt.keys(words)))
 
-    def _sessions(self, words: str) -> None:
+    async def _sessions(self, words: str) -> None:
+        store, pick = self._host.talk.place.store, getattr(self._host.prompt, "pick", None)
+        if pick and store and not words and can_pick(self._host.shared.options):
+            found = list(islice(in_folder(store, self._host.shared.workspace), MAX_TO_PICK))
+            words = (found and await pick(found, store, self._host.theme)) or ""
+            if found and not words:
+                return
         sessions = list(self.sessions())
         ids = [name for name, _ in sessions]
-        chosen, store = numbered(words, ids), self._host.talk.place.store
+        chosen = numbered(words, ids)
         if chosen is not None and store is not None and words.endswith("?"):
             self._host.print_notice("\n".join(preview(store, chosen)), "")
             return

@@ -16,8 +16,9 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.choose import models_of, plan_of
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
+from pure_agent_loop.cli.session_list import story_of
 from pure_agent_loop.cli.toolset import RunToolset
-from pure_agent_loop.cli.which_session import SessionTarget, story_of
+from pure_agent_loop.cli.which_session import SessionTarget
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox

@@ -25,15 +25,8 @@ from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import BOLD, DIM, RED, CommandOutput, counted
 from pure_agent_loop.cli.questions import question_text
-from pure_agent_loop.cli.which_session import (
-    MAX_TITLE,
-    checked,
-    existing,
-    folder_of,
-    in_folder,
-    last_of,
-    to_resume,
-)
+from pure_agent_loop.cli.session_list import MAX_TITLE, age
+from pure_agent_loop.cli.which_session import checked, existing, folder_of, in_folder, last_of, to_resume
 from pure_agent_loop.errors import ConfigError, MissingExtraError, SessionError, SessionWriteError
 from pure_agent_loop.session import DAY, SessionManager, prune
 from pure_agent_loop.sessions import JsonlStore, Record, SessionInfo, SessionStore
@@ -184,7 +177,7 @@ def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
 
 def _print_rows(rows: Sequence[dict[str, Any]], is_verbose: bool, output: CommandOutput) -> None:
     now, width = time.time(), output.width
-    ages = [_age(row["updated"], now) for row in rows]
+    ages = [age(row["updated"], now) for row in rows]
     steps = [_counts(row, "step") for row in rows]
     room = width - 6 - max(map(width_of, [*ages, ""])) - max(map(width_of, [*steps, ""]))
     texts = [one_row(_titled(row), max(MIN_TITLE, room - len(row["id"]))) for row in rows]
@@ -200,19 +193,6 @@ def _print_rows(rows: Sequence[dict[str, Any]], is_verbose: bool, output: Comman
 
 def _counts(row: dict[str, Any], noun: str) -> str:
     return in_user_language(counted(row[f"{noun}s"], noun)) if f"{noun}s" in row else ""
-
-
-def _age(moment_of_use: float, now: float) -> str:
-    """Return how long ago a session was used, or the day in UTC if that is more than a week ago."""
-    minutes = (now - moment_of_use) / 60
-    for text_id, size, most in (
-        ("cli.ago_minutes", 1, 60),
-        ("cli.ago_hours", 60, 24),
-        ("cli.ago_days", 1_440, 8),
-    ):
-        if 1 <= minutes // size < most:
-            return user_text(text_id, count=int(minutes // size))
-    return user_text("cli.ago_now") if minutes < 1 else moment(moment_of_use)[:10]
 
 
 def _titled(row: dict[str, Any]) -> str:

@@ -51,11 +51,12 @@ from pure_agent_loop.cli.protocols.editor_questions import (
 )
 from pure_agent_loop.cli.protocols.editor_servers import editors_servers, has_mcp, with_editors_servers
 from pure_agent_loop.cli.questions import TerminalQuestions, question_text
+from pure_agent_loop.cli.session_list import title_of
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
 from pure_agent_loop.cli.toolset import check_folder, check_given_rules, make_toolset, settled
 from pure_agent_loop.cli.trust import may_guide
-from pure_agent_loop.cli.which_session import SessionTarget, folder_of, in_folder, title_of
+from pure_agent_loop.cli.which_session import SessionTarget, folder_of, in_folder
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.events import Event
 from pure_agent_loop.llm.profiles import THINKING_LEVELS

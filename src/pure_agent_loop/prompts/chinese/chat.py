@@ -84,6 +84,8 @@ MESSAGES = {
     "session": "会话 {id}",
     "new_session": "新会话。",
     "new_session_after": "新会话。继续上一个会话：/resume 1",
+    "picker_name": "名称：",
+    "picker_keys": "上下键选择 · 输入以筛选 · Enter 继续 · Ctrl-R 改名 · Esc 取消",
     "pick_session": "继续其中一个：/resume 编号。先看内容：/resume 编号?",
     "added_elsewhere": "别处向此会话添加了（/fork 在你自己的副本中继续）：",
     "deleted_elsewhere": "此会话已在别处删除，不再写入；现在发送的内容会开始新会话。",

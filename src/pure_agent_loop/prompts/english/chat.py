@@ -86,6 +86,8 @@ MESSAGES = {
     "session": "session {id}",
     "new_session": "New session.",
     "new_session_after": "New session. To resume the last one: /resume 1",
+    "picker_name": "name: ",
+    "picker_keys": "Up Down · type to filter · Enter resumes · Ctrl-R renames · Esc",
     "pick_session": "To resume one: /resume NUMBER. To preview one: /resume NUMBER?",
     "added_elsewhere": "Added to this session elsewhere (/fork continues in a copy of your own):",
     "deleted_elsewhere": "This session was deleted elsewhere. Nothing more is written to it; "
