@@ -96,6 +96,19 @@ def test_a_session_gets_another_name_inside_a_conversation(sessions, pal):
     assert "shop: 90" in pal("sessions", "list").stdout
 
 
+def test_title_of_a_session_controls_no_terminal(sessions, pal):
+    TASKS["x\x1b]0;owned\x07\x1b[2Jy"] = "\x1b]0;owned\x07 \u202ez"
+    try:
+        screen = sessions("-r", script=())
+    finally:
+        del TASKS["x\x1b]0;owned\x07\x1b[2Jy"]
+    screen.until(KEYS)
+    assert "❯ x\\x1b]0;owned\\x07\\x1b[2Jy" in screen.text
+    assert "│ \\x1b]0;owned\\x07" in screen.text
+    screen.type(ESC)
+    screen.end()
+
+
 def test_none_is_chosen_in_a_conversation(sessions):
     screen = sessions()
     screen.type("/sessions" + ENTER)

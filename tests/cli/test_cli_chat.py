@@ -750,7 +750,9 @@ class TestFences:
 
     def test_no_text_of_a_model_controls_the_terminal(self, chat, pal):
         attack = "\x1b]0;owned\x07\x1b[2J\x9b1m\x1bPq\x1b\\\u202e ok"
-        screen = chat([answer(attack, call("list_dir", path=attack)), attack + " end"])
+        script = [answer(attack, call("list_dir", path=attack)), attack + " end"]
+        screen = chat(script, "chat", "--no-bell")  # which sets no title of its own
+        screen.until("/ commands")
         screen.type("go" + ENTER)
         screen.until("ok end")
         for bad in (b"\x07", b"\x1b]0;", b"\x1b[2J", b"\x1bP", "\u202e".encode(), "\x9b".encode()):
@@ -770,10 +772,10 @@ class TestFences:
         named = "owned\\u001b]0;owned\\u0007\\u001b[2J\\u009b1m\\u202e"
         (home / "pal.toml").write_text(f'model = "{named}"\n[rules]\nallow = ["fetch(url={named})"]\n')
         (pal.workspace / "owned\x1b]0;owned\x07\x1b[2J.png").write_text("")
-        screen = chat([status(400, attack)], "chat", "--subagents", attack, rows=60)
+        screen = chat([status(400, attack)], "chat", "--subagents", "--no-bell", attack, rows=60)
         screen.until("error: ")
         idle(screen)
-        for command in ("/skills", "/agents", "/permissions", "/sessions", "/model", "/help", "/tools"):
+        for command in ("/skills", "/agents", "/permissions", "/sessions e", "/model", "/help", "/tools"):
             screen.type(command + ENTER)
             screen.type("/cost" + ENTER)
             screen.until("Received")

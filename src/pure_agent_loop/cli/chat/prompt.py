@@ -295,10 +295,8 @@ class Prompt:
         from prompt_toolkit.widgets import SearchToolbar
 
         def rule() -> ConditionalContainer:
-            # The line is short if one as wide as the window would be wrapped in a narrower window.
-            def text() -> Any:
-                return [("class:rule", "─" * (MIN_COLUMNS if self._reflows else self.columns))]
-
+            # The line is short, because a line as wide as the window would be wrapped in a narrower window.
+            text: Any = [("class:rule", "─" * MIN_COLUMNS)]
             window = Window(FormattedTextControl(text), height=1)
             return ConditionalContainer(window, Condition(lambda: self.has_rules))
 
