@@ -23,6 +23,7 @@ KeyboardInterrupt
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 ErrorKind = Literal[
@@ -152,6 +153,9 @@ class LLMError(PureAgentLoopError):
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts
+    # What an explanation names, if known: ``url``, ``model``, ``key`` (its origin), and ``sizes``, the tokens
+    # of a request and of the window.
+    about: Mapping[str, Any] | None = None
 
     def __init__(
         self,

@@ -226,9 +226,23 @@ class _Factories(type):
         """Report a soft limit; `prompt` is the notice for the model. The run continues."""
         return SoftLimitEvent(EventType.SOFT_LIMIT, step, {"reason": reason, "prompt": prompt})
 
-    def error(cls, step: int, error: str, fatal: bool = False, kind: str = "unknown") -> ErrorEvent:
-        """Report a failure; with `fatal`, the failure ends the run."""
-        return ErrorEvent(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind})
+    def error(
+        cls,
+        step: int,
+        error: str,
+        fatal: bool = False,
+        kind: str = "unknown",
+        *,
+        title: Mapping[str, str] | None = None,
+        fix: Mapping[str, str] | None = None,
+        said: str = "",
+    ) -> ErrorEvent:
+        """Report a failure; with `fatal`, the failure ends the run.
+
+        `title` says what happened and `fix` what to do, by language; `said` is the server's error text.
+        """
+        more = _present(title=title or None, fix=fix or None, said=said or None)
+        return ErrorEvent(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind, **more})
 
     def loop_end(
         cls,
@@ -267,14 +281,16 @@ class _Factories(type):
         attempts: int = 0,
         status: int | None = None,
         said: str = "",
+        title: Mapping[str, str] | None = None,
     ) -> RetryEvent:
         """Report a failed request that is retried after `delay` seconds; `attempt` counts from 1.
 
         `attempts` is the maximum number of attempts; `status` and `said` are the server's HTTP status and
-        error text, if it responded.
+        error text, if it responded; `title` says what happened, by language.
         """
         data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
         more = present(attempts=attempts or None, status=status or None, said=said or None)
+        more |= present(title=title or None)
         return RetryEvent(EventType.RETRY, step, {**data, **more})
 
     def notice(cls, step: int, message: str, **details: Any) -> NoticeEvent:
@@ -537,6 +553,9 @@ class ErrorEvent(Event):
     error: str = hidden()
     fatal: bool = public(default=False)
     kind: str = public("unknown")
+    title: dict[str, str] | None = public(None)
+    fix: dict[str, str] | None = hidden(None)
+    said: str = hidden("")
 
 
 class LoopEndEvent(Event):
@@ -582,6 +601,7 @@ class RetryEvent(Event):
     attempts: int = public(0)
     status: int | None = public(None)
     said: str = hidden()
+    title: dict[str, str] | None = public(None)
 
 
 class NoticeEvent(Event):

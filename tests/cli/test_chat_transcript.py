@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from pure_agent_loop import Agent, ConfigError, Event, PermissionRules
+from pure_agent_loop import Agent, ConfigError, Event, LLMError, PermissionRules
 from pure_agent_loop.cli.chat.diffs import reverse
 from pure_agent_loop.cli.chat.transcript import TranscriptView
+from pure_agent_loop.support.explained import explain
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import TodoList, workspace_tools
@@ -259,9 +261,9 @@ def test_repeated_failure_is_reported_once():
     gave_up = screen.feed(Event.error(1, "no", fatal=True)).replace("\n", " ")
     assert gave_up == (
         "error: Gave up after 4 tries. The server answered 500 (boom). "
-        "Your task is kept: press Up and Enter, or /model NAME. "
+        "  Your task is kept: press Up and Enter, or /model NAME. "
     )
-    assert error in screen.unfold(2)
+    assert error in screen.unfold(3)
     screen.feed(Event.retry(1, 1, 2.0, error, **failed))
     assert "with status 401" in screen.feed(Event.error(1, "refused with status 401"))
     screen.feed(Event.retry(1, 1, 2.0, error, **failed))
@@ -434,3 +436,36 @@ def test_the_screen_in_the_documentation():
         shown += screen.feed(event)
     page = Path(__file__).parents[2] / "docs" / "screen.md"
     assert f"```text\n{shown}```" in page.read_text(encoding="utf-8")
+
+
+def test_failure_is_what_happened_what_to_do_and_the_words_of_the_server():
+    refused = LLMError("http://x/v1 rejected it: Bad key", kind="auth", status=401, said="Bad key")
+    refused.about = {"url": "http://x/v1", "model": "m", "key": notice("failures.key_variable", name="MY_KEY")}
+    told = explain(refused)._asdict()
+    event = Event.error(1, str(refused), fatal=True, kind="auth", said=refused.said, **told)
+    screen = screen_of(200)
+    assert screen.feed(event) == (
+        "error: The key was refused (401).\n"
+        "  Replace it where it is set. Key: variable MY_KEY. Server: http://x/v1. /key enters another one.\n"
+        "  Bad key\n"
+    )
+    assert "http://x/v1 rejected it" in screen.unfold()
+    chinese = TranscriptView(200, color=False, language="zh").feed(event)
+    assert "密钥被拒绝 (401)。" in chinese
+    assert "密钥：变量 MY_KEY。" in chinese
+
+
+def test_history_that_no_longer_fits_is_told_with_both_numbers_and_a_compaction_once():
+    said = "This model's maximum context length is 8192 tokens. However, you requested 9120 tokens."
+    error = LLMError(f"http://x/v1: {said}", kind="context_overflow", status=400, said=said)
+    screen, shortened = screen_of(200), Event.compaction(1, "trim", (2_000, 1_900), (9, 8), (96, 14))
+    assert "compacted" in screen.feed(shortened)
+    assert screen.feed(shortened) == ""
+    assert screen.feed(Event.retry(1, 1, 0.0, str(error), discard=False, title=explain(error).title)) == (
+        "· The conversation no longer fits (9,120 of 8,192 tokens). Trying again.\n"
+    )
+    shown = screen.feed(Event.error(1, str(error), fatal=True, kind=error.kind, **explain(error)._asdict()))
+    assert "no longer fits (9,120 of 8,192 tokens)." in shown
+    assert "/compact or /new." in shown
+    screen.feed(Event.loop_start(0, "again"))
+    assert "compacted" in screen.feed(shortened)

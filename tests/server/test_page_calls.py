@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from playwright.sync_api import expect
 
 from pure_agent_loop.errors import LLMError
@@ -234,14 +237,29 @@ def test_text_files_are_sent_as_text(serve, visit):
     assert seen == ["What is this?\n\ndata.csv:\n\n````\na,b\n1,```\n````"]
 
 
-def test_retries_are_one_line(serve, visit):
-    busy = LLMError("busy", kind="overloaded", retry_after=0.01)
-    guest = visit(serve([busy, busy, "Better."]))
+def test_retry_counts_down_on_one_line_that_goes_at_the_end(serve, visit):
+    soon, later = (LLMError("busy", kind="overloaded", status=503, retry_after=wait) for wait in (0.01, 50))
+    guest = visit(serve([soon, later, "Better."]))
     guest.say("Hello")
+    note = guest.page.locator(".note >> text=Trying again")
+    expect(note).to_have_text(re.compile(r"The model server failed \(503\)\. Trying again in \d\d s \(3 of \d\)"))
+    guest.page.get_by_role("button", name="Stop", exact=True).click()
     guest.wait(".end")
-    notes = [text for text in guest.texts(".note") if "Retrying" in text]
-    assert len(notes) == 1
-    assert "attempt 3" in notes[0]
+    expect(note).to_have_count(0)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_failure_says_what_happened_and_what_to_do_and_folds_the_rest(serve, visit, language):
+    refused = LLMError("http://x/v1 said: Incorrect API key", kind="auth", status=401)
+    guest = visit(serve([refused]), locale=language)
+    guest.say("Hello")
+    failure = guest.page.get_by_role("alert")
+    titles = {"en": "The key was refused (401).", "zh": "密钥被拒绝 (401)。"}
+    expect(failure.locator("p").first).to_have_text(titles[language])
+    expect(failure.locator(".fix")).to_be_visible()
+    expect(failure.get_by_text("Incorrect API key")).to_be_hidden()
+    failure.locator("summary").click()
+    expect(failure.get_by_text("Incorrect API key")).to_be_visible()
 
 
 def test_command_shows_its_output_without_notes_for_the_model(serve, visit):

@@ -26,6 +26,7 @@ from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.limits import LimitChecker, LimitResult, number_of
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.stop_reasons import BACKGROUNDED, INVALID_OUTPUT, LIMITS, WAITING
+from pure_agent_loop.support.explained import explain
 from pure_agent_loop.support.failures import current_redactor, log_failure, logging_without
 from pure_agent_loop.support.language import use_messages
 from pure_agent_loop.support.text import safe_str
@@ -162,7 +163,10 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
         state.end_unanswered(limit, kit.prompts, number_of(kit.limits, limit), note)
     state.failure = error
     state.stop(state.closing or (INVALID_OUTPUT if kind == INVALID_OUTPUT else "error"))
-    await kit.emit(Event.error(state.step, message, fatal=not (state.closing or limit in LIMITS), kind=kind))
+    fatal = not (state.closing or limit in LIMITS)
+    told = explain(error)
+    said = error.said if isinstance(error, LLMError) and error.said != error.message else ""
+    await kit.emit(Event.error(state.step, message, fatal, kind, title=told.title, fix=told.fix, said=said))
 
 
 async def _end(state: QueryState, kit: Kit) -> None:

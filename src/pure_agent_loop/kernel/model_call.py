@@ -41,6 +41,7 @@ from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, get
 from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.retry import next_delay
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.explained import explain
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import error_text, safe_str
 
@@ -188,6 +189,7 @@ class Attempts(ABC):
                     attempts=self.kit.retry.max_retries + 1,
                     status=status,
                     said=error.said if status and isinstance(error, LLMError) else "",
+                    title=explain(error).title,
                 )
                 await self.kit.emit(retry)
             await clock.sleep(delay)
@@ -503,9 +505,13 @@ class ModelCall(Attempts):
             if kit.facts is not None and state.facts_due:
                 await write_facts(state, kit.facts, kit.journal, compacted=True)
         if sum(map(estimate_message, state.messages)) >= before:
+            tokens, window = self.prompt_tokens(), window_in_step(state, kit) or 0
+            sizes = (tokens, window) if tokens > window > 0 else None
+            overflow.about = {"sizes": sizes, **(overflow.about or {})}
             raise overflow from error.__cause__
         state.answers += 1  # gives the parts of the next attempt other ids
-        await kit.emit(Event.retry(self.step.number, 1, 0.0, safe_str(overflow), self.shown))
+        title = explain(overflow).title
+        await kit.emit(Event.retry(self.step.number, 1, 0.0, safe_str(overflow), self.shown, title=title))
 
     def _as_overflow(self, error: LLMError) -> LLMError | None:
         """Return the error as kind ``context_overflow``; None if the request was not too long.
@@ -525,7 +531,9 @@ class ModelCall(Attempts):
             f"{error.message} The server gives no reason. The request has about {tokens} tokens and is "
             "probably longer than the model's context window."
         )
-        return LLMError(problem, error.original_error, kind="context_overflow", status=error.status)
+        overflow = LLMError(problem, error.original_error, kind="context_overflow", status=error.status)
+        overflow.about = error.about
+        return overflow
 
     async def _note_cut(self, response: LLMResponse, counted: int, estimate: int) -> None:
         """Send a notice, once per run, if a low token count shows that the server truncated the request."""

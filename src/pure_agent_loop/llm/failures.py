@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -116,11 +117,8 @@ def translate_error(error: Exception, base_url: str, model: str) -> Exception:
     package = type(error).__module__.split(".")[0]
     if isinstance(error, OSError) or package in TRANSPORT_PACKAGES:
         kind: ErrorKind = "timeout" if "Timeout" in type(error).__name__ else "connection"
-        return LLMError(
-            f"The connection to {base_url} failed: {_reason(error)}",
-            error,
-            kind=kind,
-        )
+        reason = _reason(error)
+        return LLMError(f"The connection to {base_url} failed: {reason}", error, kind=kind, said=reason)
     return error
 
 
@@ -138,6 +136,13 @@ def _translate_sdk_error(error: Exception, base_url: str, model: str) -> LLMErro
 
 
 def _reason(error: BaseException) -> str:
+    """Return why a connection failed: in the words of the system, if it names a reason."""
+    cause: BaseException | None = error
+    while cause is not None:
+        inner = getattr(cause, "os_error", cause)
+        if isinstance(inner, ConnectionError) and inner.errno:
+            return os.strerror(inner.errno)
+        cause = cause.__cause__ or cause.__context__
     return safe_str(error) if str(error) else type(error).__name__
 
 
@@ -159,11 +164,9 @@ def _unsent_error(error: Exception, base_url: str) -> LLMError:
     name = type(cause).__name__
     if name in ("LocalProtocolError", "UnsupportedProtocol", "InvalidURL"):  # the error's text may hold a key
         return _unsendable_error(error, base_url, name)
-    return LLMError(
-        f"Cannot reach {base_url}: {_with_hint(_reason(cause), ' Is the server running?')}",
-        error,
-        kind="connection",
-    )
+    reason = _reason(cause)
+    text = f"Cannot reach {base_url}: {_with_hint(reason, ' Is the server running?')}"
+    return LLMError(text, error, kind="connection", said=reason)
 
 
 def _status_error(

@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.key_file import KeyFile
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.failures import current_redactor
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import close_at_exit
 from pure_agent_loop.support.secrets.redaction import (
     Redactor,
@@ -24,6 +25,7 @@ from pure_agent_loop.support.secrets.redaction import (
     shown_url,
 )
 from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.variables import origin_of
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
@@ -153,7 +155,21 @@ class HttpClient(BaseLLMClient):
         answered = getattr(getattr(error, "response", None), "request", None)
         if answered is not None:
             self._announce({"extra_headers": answered.headers})
-        return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)
+        url = shown_url(self.base_url)
+        failure = redacted_error(error, self._redactor, url, self.model)
+        if isinstance(failure, LLMError):
+            failure.about = {"url": url, "model": self.model, "key": self._key_origin()}
+        return failure
+
+    def _key_origin(self) -> str:
+        """Return the variable or file that the key is from; empty if unknown."""
+        if self._key_file is not None:
+            return str(self._key_file.path)
+        key = self._settings["api_key"]
+        name, path = origin_of(key) if isinstance(key, str) and key else ("", "")
+        if path:
+            return notice("failures.key_file", name=name, path=path)
+        return notice("failures.key_variable", name=name) if name else ""
 
 
 def load_json_packages() -> None:

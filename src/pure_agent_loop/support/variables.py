@@ -20,6 +20,7 @@ KNOWN = (
     *(DATABASE_VARIABLE, "PAL_DEBUG", "PAL_NO_BROWSER", "PAL_SERVER_TOKEN"),
 )
 _NOTICED: set[str] = set()  # former names already logged by this process, each once
+_FILES: dict[str, str] = {}  # variables that this process read from a file, with the path
 
 
 def variable(name: str, environ: Mapping[str, str] | None = None) -> str:
@@ -40,6 +41,18 @@ def variable(name: str, environ: Mapping[str, str] | None = None) -> str:
         _NOTICED.add(former)
         LOG.warning("%s is now %s. Rename the variable; the former name still works.", former, name)
     return value
+
+
+def set_from_file(name: str, value: str, path: str) -> None:
+    """Set a variable that is read from a file, unless it is set already."""
+    if os.environ.setdefault(name, value) == value:
+        _FILES[name] = path
+
+
+def origin_of(value: str) -> tuple[str, str]:
+    """Return the variable that has a value, and the file that set it; both empty if there is none."""
+    name = next((name for name, other in os.environ.items() if other.strip() == value), "")
+    return name, _FILES.get(name, "")
 
 
 def former_names() -> dict[str, str]:

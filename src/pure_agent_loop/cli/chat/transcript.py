@@ -61,7 +61,7 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import EDIT_TOOLS
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.stop_reasons import STOP_REASONS
-from pure_agent_loop.support.language import LANGUAGES, notice
+from pure_agent_loop.support.language import LANGUAGES, in_language, notice
 from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.support.text import as_sentence
 from pure_agent_loop.toolbox import TODO_TOOL
@@ -81,6 +81,7 @@ MAX_FOLDED = 100  # maximum blocks kept for `unfold`
 _BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
 _AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventType.ACTION, EventType.LOOP_END)
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
+_ACTS = {"auth": "act_key", "not_found": "act_model", "context_overflow": "act_compact"}  # by kind of failure
 QUIET_SECONDS = 5.0  # seconds without motion before a notice that the model is working
 # Stop reasons without a notice, because the answer or an error precedes them.
 _SILENT_REASONS = {""} | {
@@ -164,6 +165,7 @@ class TranscriptView:
         self._last = ""  # the kind of the last printed lines
         self._waits_since: float | None = None  # start time of a request without a response
         self._has_told_of_work = False
+        self._compacted: dict[str, str] = {}  # the last printed numbers of a compaction in this run
         self._failed: FailedRequest | None = None  # the last failed attempt of the current request
 
     def feed(self, event: Event) -> str:
@@ -172,7 +174,7 @@ class TranscriptView:
         if event.type in _BEFORE_MODEL:
             self._waits_since = event.timestamp
         if event.type is EventType.LOOP_START:
-            self._has_told_of_work = False
+            self._has_told_of_work, self._compacted = False, {}
         begun = self._answer.has_text or self._answer.has_reasoning
         if handler:
             self._pace.note(len(event.content) if begun and event.type in _PIECES else MIN_NEW)
@@ -595,7 +597,7 @@ class TranscriptView:
         said = one_line(str(event.data.get("said") or ""), MAX_CAUSE)
         if status := event.data.get("status"):
             return self._words("server_answered", status=status, said=said)
-        return as_sentence(one_line(event.content, MAX_CAUSE))
+        return self._told(event.data, "title") or as_sentence(one_line(event.content, MAX_CAUSE))
 
     def _permission(self, event: Event) -> str:
         behavior = event.data.get("behavior")
@@ -730,11 +732,24 @@ class TranscriptView:
         return self._message(event)
 
     def _error(self, event: Event) -> str:
-        before, self._failed, text = self._failed, None, event.content
+        """Render a failure in up to three lines: what happened, what to do, what the server answered."""
+        before, self._failed, data = self._failed, None, event.data
+        title = self._told(data, "title")
+        text = title or (before.cause if before and event.content == before.error else event.content)
         if before is not None:
-            cause = before.cause if text == before.error else as_sentence(text)
-            text = self._words("gave_up", count=before.tries + 1, cause=cause)
-        return self._close() + self.notice(text, "error")
+            text = self._words("gave_up", count=before.tries + 1, cause=as_sentence(text))
+        lines = self._close() + self.notice(text, "error")
+        if title or before:
+            act = self._words(_ACTS.get(str(data.get("kind")), "act_again"))
+            below = [f"{self._told(data, 'fix')} {act}".strip(), one_line(str(data.get("said") or ""))]
+            self._folded.append(Folded(self._styler.text(("error", text)), (("", event.content),)))
+            lines += self._print(self._excerpt("\n".join(filter(None, below)), "dim", "  "), "notice")
+        return lines
+
+    def _told(self, data: Mapping[str, Any], key: str) -> str:
+        """Return a text that an event has in each language; empty if it has none."""
+        texts = data.get(key)
+        return in_language(texts, self._language) if texts else ""
 
     def _soft_limit(self, event: Event) -> str:
         return self._note("warning", "soft_limit", reason=one_line(str(event.data.get("reason", ""))))
@@ -742,7 +757,8 @@ class TranscriptView:
     def _compaction(self, event: Event) -> str:
         counts = {"before": "tokens_before", "after": "tokens_after", "cost": "cost", "saving": "saving"}
         shown = {name: short(int(number(event.data.get(key)))) for name, key in counts.items()}
-        return self._note("dim", "compaction", **shown)
+        before, self._compacted = self._compacted, shown
+        return "" if shown == before else self._note("dim", "compaction", **shown)
 
 
 _HANDLERS: Mapping[EventType, Callable[[TranscriptView, Event], str]] = {

@@ -23,7 +23,7 @@ from pure_agent_loop.cli.trust import may_set
 from pure_agent_loop.runs import Configured
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import LANGUAGE_VARIABLE, notice
-from pure_agent_loop.support.variables import FORMER_NAMES
+from pure_agent_loop.support.variables import FORMER_NAMES, set_from_file
 
 KEY_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
 
@@ -101,13 +101,13 @@ def _read_variables(options: EndpointOptions, output: CommandOutput, sheets: Seq
         used, ignored = read_env_file(options.env_file, known)
         for name, value in used.items():
             if not os.environ.get(FORMER_NAMES.get(name, name)):
-                os.environ.setdefault(name, value)
+                set_from_file(name, value, options.env_file)
         for line in filter(None, (ignored, former_names_notice())):
             output.info(line)
     kept = data_folder() / KEYS
     if own and kept.exists():
         for name, value in read_env_file(str(kept), own)[0].items():
-            os.environ.setdefault(name, value)
+            set_from_file(name, value, str(kept))
     for name in (*own, *KEY_VARIABLES):
         output.hide(os.environ.get(name))
 

@@ -57,7 +57,11 @@ MESSAGES = {
     "retry_again": "Again in {seconds} ({number} of {all}).",
     "retry_at_once": "{cause} Trying again.",
     "server_answered": "The server answered {status} ({said}).",
-    "gave_up": "Gave up after {count} tries. {cause} Your task is kept: press Up and Enter, or /model NAME.",
+    "gave_up": "Gave up after {count} tries. {cause}",
+    "act_again": "Your task is kept: press Up and Enter, or /model NAME.",
+    "act_key": "/key enters another one.",
+    "act_model": "/model NAME uses another model.",
+    "act_compact": "/compact or /new.",
     "again": "the answer starts again",
     "soft_limit": "{reason}: the model was asked to check its progress",
     "compaction": (

@@ -5,7 +5,7 @@ import { Sent, withFiles, withoutFiles } from "./sent.js";
 import { giveBack, outbox, send, waitingIn } from "./outbox.js";
 import * as store from "./store.js";
 import { connection } from "./wire.js";
-import { hasWord, seconds, t } from "./words.js";
+import { hasWord, inLanguage, seconds, t } from "./words.js";
 import { Call, Calls, Clock, isSettled } from "./call.js";
 import { Icon } from "./icons.js";
 
@@ -121,13 +121,34 @@ function Item({ item }) {
   if (item.kind === "answer") return html`<h3 class="heard">${agentName()}</h3><article class="item answer ${item.final ? "" : "open"}" aria-label=${agentName()}><${Markdown} text=${item.text} />${item.isLast && html`<${Actions} item=${item} />`}</article>`;
   if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${!item.final && item.seconds === undefined ? html`${t("thinking")}… <${Clock} since=${item.time} />` : item.seconds >= 1 ? t("thoughtFor", { time: seconds(Math.round(item.seconds)) }) : t("thought")}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
-  if (item.kind === "error") return html`<div class="item error" role="alert"><p>${item.plain}</p>${isNewest(item) && html`<button onClick=${() => history.retry(item)}>${t("tryAgain")}</button>`}</div>`;
+  if (item.kind === "error") return html`<${Failure} item=${item} />`;
+  if (item.kind === "retry") return html`<${Retry} item=${item} />`;
   if (item.kind === "start") return html`<details class="item note"><summary>${t("startNotes")}</summary><p class="plain">${item.plain}</p></details>`;
   if (item.kind === "end") return html`<${End} item=${item} />`;
   return html`<p class="item note">${item.plain || t(item.text, item.about)}</p>`;
 }
 
 const agentName = () => store.view.value.run.value?.agent || store.agent.value;
+
+// What failed, what to do, and the details folded.
+function Failure({ item }) {
+  const title = inLanguage(item.title), fix = inLanguage(item.fix);
+  return html`<div class="item error" role="alert"><div><p>${title || item.plain}</p>${fix && html`<p class="fix">${fix}</p>`}
+    ${title && item.plain && html`<details><summary>${t("details")}</summary><p class="plain">${item.plain}</p></details>`}</div>
+    ${isNewest(item) && html`<button onClick=${() => history.retry(item)}>${t("tryAgain")}</button>`}</div>`;
+}
+
+// Counts down to the next attempt, and is gone when it begins; without a delay, it says what was tried again.
+function Retry({ item }) {
+  const [now, setNow] = useState(() => Date.now() / 1000), why = inLanguage(item.title) || item.plain;
+  const left = Math.min(item.until - now, item.delay), isCounting = left > 0 && store.isOpen(store.view.value.run.value);
+  useEffect(() => {
+    const timer = isCounting && setInterval(() => setNow(Date.now() / 1000), 500);
+    return () => clearInterval(timer);
+  }, [isCounting]);
+  if (item.delay && !isCounting) return null;
+  return html`<p class="item note">${item.delay ? t("retry", { ...item, why, seconds: seconds(Math.ceil(left)) }) : why}</p>`;
+}
 
 const isNewest = (item) => !store.isOpen(store.view.value.run.value) && store.current.value && store.view.value.items.value.slice(-3).includes(item);
 

@@ -1,7 +1,6 @@
 // The view of one session: earlier runs from its records, the newest and those to come from events (see docs/server.md).
 // Items keep their identity and have a counter `rev`, so that a new delta of an answer redraws only that answer.
 import { here, sessionAt } from "./wire.js";
-import { seconds } from "./words.js";
 import { batch, signal } from "./html.js";
 
 // Whether a notice says that the model reads a message; only some people are shown its text.
@@ -241,10 +240,10 @@ export class View {
     if (said && !(last?.isDenial && last.text === said && items.slice(items.indexOf(last) + 1).every((other) => other.kind === "call"))) this.add("user", { text: said, isSteer: true, isDenial: true, by, time: answeredAt });
   }
 
-  on_retry(data) {
+  on_retry(data, event) {
     if (data.discard) this.dropUnfinished();
-    const about = { why: data.error || "", n: (data.attempt ?? 0) + 1, seconds: seconds(data.delay ?? 0) }, last = (this.fresh || this.items.value).at(-1);
-    if (last?.text === "retry") { last.about = about; this.changed(last); } else this.add("note", { text: "retry", about }); // one line that counts
+    this.drop(this.retrying); // one line that counts
+    this.retrying = this.add("retry", { title: data.title, plain: data.error || "", n: (data.attempt ?? 0) + 1, all: data.attempts, delay: data.delay, until: event.timestamp + data.delay });
   }
 
   on_notice(data, event, run) {
@@ -258,7 +257,11 @@ export class View {
     else if (last?.kind === "start") { last.plain += `\n${data.message}`; this.changed(last); } else this.add("start", { plain: data.message }); // before the first step: folded
   }
 
-  on_error(data) { if (data.error) this.add("error", { plain: data.error }); }
+  on_error(data) {
+    this.drop(this.retrying);
+    if (data.error || data.title) this.add("error", { plain: data.error || "", title: data.title, fix: data.fix });
+  }
+
   on_run_state(data, event, run) {
     if (!run) return;
     run.state = data.state;

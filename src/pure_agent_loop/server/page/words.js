@@ -90,7 +90,7 @@ const WORDS = {
   steps: ["{n} step{s}", "{n} 步"],
   model: ["Model", "模型"],
   tool: ["Tool", "工具"],
-  retry: ["{why} Retrying in {seconds}, attempt {n}.", "{why} {seconds} 后重试，第 {n} 次。"],
+  retry: ["{why} Trying again in {seconds} ({n} of {all}).", "{why}{seconds} 后重试（第 {n}/{all} 次）。"],
   deniedCall: ["Denied: {tool}", "已拒绝：{tool}"],
   wentOn: ["The server restarted. The task continues.", "服务器已重启，任务继续。"],
   imageHidden: ["image: {alt}", "图片：{alt}"],
@@ -199,6 +199,8 @@ export function t(name, values = {}) {
   return text.replace(/\{(\w+)\}/g, (_, key) => String(filled[key] ?? ""));
 }
 
+// A text that comes in each language; none if there is none.
+export const inLanguage = (texts) => texts && (texts[language.value] ?? texts.en);
 export const addWords = (words) => Object.assign(WORDS, words);
 export const hasWord = (name) => name in WORDS;
 

@@ -1,0 +1,68 @@
+"""What a failure means for a person: a title, and what to do; in each language, as readers differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.support.language import LANGUAGES, message_in, table
+from pure_agent_loop.support.lazy import lazy_pattern
+
+# What the advice for a kind of error names, if it is known: messages with `LLMError.about` filled in.
+_NAMED: Mapping[str, tuple[str, ...]] = {
+    "auth": ("key", "url"),
+    "connection": ("url",),
+    "timeout": ("url",),
+    "not_found": ("model", "url"),
+}
+_LEAST_SIZE = 256  # tokens; smaller numbers in an error are no size of a prompt or window
+_NUMBER = lazy_pattern(r"(?<![\w.])\d{1,3}(?:,\d{3})+(?!\w)|(?<![\w.])\d+(?![\w.]\d)")
+_WINDOW = lazy_pattern(r"(?:maximum|context|window|limit|allowed|>)\D{0,40}?([\d,]+)|([\d,]+) maximum", re.I)
+_SUM = lazy_pattern(r"(\d+) \+ (\d+)")
+
+
+class Explanation(NamedTuple):
+    """A failure for people, by language.
+
+    Args:
+        title: What happened; names no server, model or key, so that everybody may read it.
+        fix: What to do, with the names of server, model and key; empty if there is no advice.
+    """
+
+    title: dict[str, str]
+    fix: dict[str, str]
+
+
+def explain(error: BaseException) -> Explanation:
+    """Return what an error means; nothing if it is not a known failure of a model or its server."""
+    if not isinstance(error, LLMError) or error.kind == "unknown":
+        return Explanation({}, {})
+    kind, about = error.kind, dict(error.about or {})
+    used, window = sizes_in(error.said) or about.get("sizes") or (0, 0)
+    values = {
+        "status": f" ({error.status})" if error.status else "",
+        "used": f"{used:,}",
+        "window": f"{window:,}",
+    }
+    title = "failures.context_sizes" if kind == "context_overflow" and used else f"failures.{kind}"
+    advice = [f"{kind}_fix", *(f"named_{name}" for name in _NAMED.get(kind, ()) if about.get(name))]
+    fix = {
+        language: (" " if language == "en" else "").join(
+            message_in(language, f"failures.{name}", **about)
+            for name in advice
+            if name in table("failures", language)
+        )
+        for language in LANGUAGES
+    }
+    return Explanation({language: message_in(language, title, **values) for language in LANGUAGES}, fix)
+
+
+def sizes_in(said: str) -> tuple[int, int] | None:
+    """Return the tokens of a request that is too long, and the window, if a server's error names both."""
+    said = _SUM.sub(lambda parts: str(int(parts[1]) + int(parts[2])), said)
+    numbers = {int(number.replace(",", "")) for number in _NUMBER.findall(said)}
+    sizes = sorted(number for number in numbers if number >= _LEAST_SIZE)[-2:]
+    windows = {"".join(found).replace(",", "") for found in _WINDOW.findall(said)}
+    return (sizes[1], sizes[0]) if len(sizes) == 2 and str(sizes[0]) in windows else None
