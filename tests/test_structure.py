@@ -33,7 +33,7 @@ LAYERS = [
         support.front_matter support.lazy support.disk support.folders support.locking support _version errors
         support.text support.install support.abilities stop_reasons schema.forms support.terminal prompts
         support.clock cancel events inbox kernel.journal output support.threads support.numbers
-        support.account parts hooks
+        support.account support.explained parts hooks
         tool_context media llm llm.message_types llm.values support.secrets.redaction
         support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.typed support.language
@@ -368,6 +368,7 @@ SUPPORT = {
     "support.child",
     "support.clock",
     "support.control",
+    "support.explained",
     "support.folders",
     "support.front_matter",
     "support.install",

@@ -2,57 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import KEY, WRONG
 from tests.cli.terminal import CTRL_D, Terminal
 
 from pure_agent_loop.cli.first_start import PROPOSED, is_lasting
-
-KEY, WRONG = "sk-right-0123456789", "sk-wrong-0123456789"
-MODELS = ["gpt-4o-mini", "gpt-4o-mini-2024-07-18", "lasting-1", "lasting-2"]
-
-
-@pytest.fixture
-def maker():
-    """Run a server that lists models for the right key, and answers; yield its URL and its requests."""
-    requests: list[tuple[str, str]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requests.append(("GET", self.headers.get("Authorization", "")))
-            if self.headers.get("Authorization") == f"Bearer {KEY}":
-                self._send(200, {"data": [{"id": model} for model in MODELS]})
-            else:
-                self._send(401, {"error": {"message": "no such key"}})
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append(("POST", body["model"]))
-            message = {"role": "assistant", "content": "Hello from the maker."}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            self._send(200, {"id": "1", "model": body["model"], "choices": [choice]})
-
-        def _send(self, status: int, body: dict) -> None:
-            raw = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1", requests
-    server.shutdown()
-    server.server_close()
-
 
 def choose_key(terminal: Terminal, url: str) -> None:
     """Answer the question up to the list of models: a wrong key, then the right one."""

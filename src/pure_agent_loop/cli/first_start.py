@@ -8,6 +8,7 @@ import re
 import urllib.parse
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pure_agent_loop.cli.choose import Notify, demo_text, has_engine, models_of, no_model
 from pure_agent_loop.cli.options import EndpointOptions
@@ -28,6 +29,7 @@ from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import yes_or_no
+from pure_agent_loop.support.variables import set_from_file
 
 _DATE = re.compile(r"-\d{4}-\d\d-\d\d$")
 
@@ -66,20 +68,56 @@ def ask_for_model(
         return
     server, name, key = _asked(output, questions)
     if name:
-        variable = server.api_key_env
-        if variable:  # key first: saved settings without a key would fail at each start
-            output.info(user_text("cli.first_key_kept", place=keep_key(variable, key)))
-            os.environ[variable] = key
+        if key:
+            output.info(user_text("cli.first_key_kept", place=_use_key(options, server, key)))
         place = keep_settings({"base_url": name}, name, server)
         options.base_url = server.base_url
-        keys = {**options.configured.keys, **({server.base_url: variable} if variable else {})}
-        options.configured = options.configured._replace(keys=keys)
     else:
         place = keep_settings({"model": server.model})
     options.model = server.model
     origins = {"model": place, "base_url": place}
     options.configured = options.configured._replace(origins=origins)
     output.info(user_text("cli.first_kept", place=place))
+
+
+def _use_key(options: EndpointOptions, server: Server, key: str) -> str:
+    """Save the key of a server and use it from now on; return its place.
+
+    It comes before the settings: settings without a key would fail at each start.
+    """
+    place = keep_key(server.api_key_env, key)
+    set_from_file(server.api_key_env, key, place, replaces=True)
+    keys = {**options.configured.keys, server.base_url: server.api_key_env}
+    options.configured = options.configured._replace(keys=keys)
+    return place
+
+
+async def replace_key(options: EndpointOptions, plan: Endpoint, key: str) -> str:
+    """Try another key once, save it for its server, and use it from now on; return its place.
+
+    Raises:
+        ConfigError: The text is not a key, or cannot be saved.
+        LLMError: The server refuses the key.
+    """
+    check_key(key)
+    try:
+        await models_of(plan._replace(api_key=key))
+    except LLMError as error:
+        if error.kind == "auth":  # otherwise the server has no list, or cannot be reached now
+            raise
+    url = plan.base_url
+    variable = options.configured.keys.get(url)
+    server = _server_of(urllib.parse.urlsplit(url).hostname or "", url)
+    if variable:
+        return _use_key(options, replace(server, api_key_env=variable), key)
+    place, name = _use_key(options, server, key), server_name(urllib.parse.urlsplit(url).hostname or "")
+    is_default = url == client_type("responses").default_url and not options.base_url
+    keep_settings({"base_url": name} if is_default else {}, name, server)
+    return place
+
+
+def _server_of(name: str, url: str, model: str = "") -> Server:
+    return Server(url, f"KEY_OF_{re.sub('[^A-Z0-9]', '_', name.upper())}", model)
 
 
 def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
@@ -154,9 +192,20 @@ def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Ser
     if models:
         model = _asked_model(output, questions, models, proposed)
     else:
-        asked = user_text("cli.first_model", proposed=f" [{proposed}]" if proposed else "")
-        model = _typed(questions, asked, proposed)
-    return Server(url, f"KEY_OF_{re.sub('[^A-Z0-9]', '_', name.upper())}", model), server_name(name), key
+        model = _typed_model(output, questions, url, proposed)
+    return _server_of(name, url, model), server_name(name), key
+
+
+def _typed_model(output: CommandOutput, questions: TerminalQuestions, url: str, proposed: str) -> str:
+    asked = user_text("cli.first_model", proposed=f" [{proposed}]" if proposed else "")
+    while True:
+        typed = _typed(questions, asked, proposed)
+        try:
+            plan_model(typed, url, {"PAL_API_KEY": "any"})  # raises an error for a key, or an unknown prefix
+        except ConfigError as error:
+            output.fail(error_text(error))
+        else:
+            return typed
 
 
 def _checked_key(

@@ -164,9 +164,7 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
     state.failure = error
     state.stop(state.closing or (INVALID_OUTPUT if kind == INVALID_OUTPUT else "error"))
     fatal = not (state.closing or limit in LIMITS)
-    told = explain(error)
-    said = error.said if isinstance(error, LLMError) and error.said != error.message else ""
-    await kit.emit(Event.error(state.step, message, fatal, kind, title=told.title, fix=told.fix, said=said))
+    await kit.emit(Event.error(state.step, message, fatal, kind, **explain(error)._asdict()))
 
 
 async def _end(state: QueryState, kit: Kit) -> None:

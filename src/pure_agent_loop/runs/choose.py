@@ -26,6 +26,7 @@ from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
+from pure_agent_loop.support.secrets.secret_shapes import remove_shapes
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
@@ -221,6 +222,8 @@ def plan_model(
     """
     origins = configured.origins
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
+    if name and _is_key(name.value):
+        raise ConfigError(notice("library.key_as_model", source=name.source))
     named, name = name, name and name._replace(value=without_protocol(name.value, name.source))
     if named and (protocol := protocol_of(named.value)):
         return _plan_protocol(client_type(protocol), named, base_url, environ, configured)
@@ -244,6 +247,11 @@ def plan_model(
     if key:
         return Endpoint(model_name, DEFAULT_URL, key.value, notice("library.is_set", variable=key.source))
     return Search(model_name)
+
+
+def _is_key(name: str) -> bool:
+    """Return True if a text in place of a model's name has the form of a key."""
+    return name.startswith(("sk-", "sk_")) or remove_shapes(name, "") != name
 
 
 def _plan_protocol(

@@ -23,22 +23,24 @@ _WINDOW = lazy_pattern(r"(?:maximum|context|window|limit|allowed|>)\D{0,40}?([\d
 _SUM = lazy_pattern(r"(\d+) \+ (\d+)")
 
 
-class Explanation(NamedTuple):
+class FailureText(NamedTuple):
     """A failure for people, by language.
 
     Args:
         title: What happened; names no server, model or key, so that everybody may read it.
         fix: What to do, with the names of server, model and key; empty if there is no advice.
+        said: Why it failed, in the words of the server or system; the same in each language.
     """
 
     title: dict[str, str]
     fix: dict[str, str]
+    said: str = ""
 
 
-def explain(error: BaseException) -> Explanation:
+def explain(error: BaseException) -> FailureText:
     """Return what an error means; nothing if it is not a known failure of a model or its server."""
     if not isinstance(error, LLMError) or error.kind == "unknown":
-        return Explanation({}, {})
+        return FailureText({}, {})
     kind, about = error.kind, dict(error.about or {})
     used, window = sizes_in(error.said) or about.get("sizes") or (0, 0)
     values = {
@@ -56,7 +58,8 @@ def explain(error: BaseException) -> Explanation:
         )
         for language in LANGUAGES
     }
-    return Explanation({language: message_in(language, title, **values) for language in LANGUAGES}, fix)
+    told = {language: message_in(language, title, **values) for language in LANGUAGES}
+    return FailureText(told, fix, error.said if error.said != error.message else "")
 
 
 def sizes_in(said: str) -> tuple[int, int] | None:

@@ -43,8 +43,10 @@ def variable(name: str, environ: Mapping[str, str] | None = None) -> str:
     return value
 
 
-def set_from_file(name: str, value: str, path: str) -> None:
-    """Set a variable that is read from a file, unless it is set already."""
+def set_from_file(name: str, value: str, path: str, *, replaces: bool = False) -> None:
+    """Set a variable that is read from a file, unless it is set already or with `replaces`."""
+    if replaces:
+        os.environ[name] = value
     if os.environ.setdefault(name, value) == value:
         _FILES[name] = path
 

@@ -38,6 +38,7 @@ from pure_agent_loop.permissions import Permission, PermissionPolicy, Permission
 from pure_agent_loop.runs import Choice
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.explained import explain
 from pure_agent_loop.support.language import user_language, user_text
 from pure_agent_loop.support.terminal import knows_escapes, width_of
 from pure_agent_loop.support.text import safe_str
@@ -450,7 +451,9 @@ class Chat:
         except asyncio.CancelledError:
             self._print(self.screen.close())
         except PureAgentLoopError as error:
-            self.print_notice(folder_trouble(error, self.shared.workspace) or error_text(error), "error")
+            text = folder_trouble(error, self.shared.workspace) or error_text(error)
+            kind = getattr(error, "kind", "unknown")
+            self._handle_event(Event.error(0, text, True, kind, **explain(error)._asdict()))
         except Exception as error:  # noqa: BLE001 - no error may end the conversation
             trouble = folder_trouble(error, self.shared.workspace)
             self.print_notice(trouble or f"{type(error).__name__}: {safe_str(error)}", "error")

@@ -6,6 +6,7 @@ these lines, each once.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
@@ -160,6 +161,7 @@ class Prompt:
             name="input",
         )
         self._typed = TypedSign(self.buffer)
+        self._secret: asyncio.Future[str] | None = None  # waits for a line that is not shown
         output = sparing_output(sys.stdout)
         output.enable_cpr = False  # replies of the terminal would mix with typed keys
         self.attention = Attention(self._write, workspace.name, os.environ, is_on=calls, only_rings=plain)
@@ -278,6 +280,16 @@ class Prompt:
         self.buffer.set_document(Document(text), bypass_readonly=True)
         self._typed.distrust()
 
+    async def secret(self) -> str:
+        """Return a line that is neither shown while it is typed nor kept in the history."""
+        self._secret = asyncio.get_running_loop().create_future()
+        try:
+            self.redraw()
+            return await self._secret
+        finally:
+            self._secret = None
+            self._typed.forget()
+
     def _layout(self) -> Layout:
         from prompt_toolkit.filters import Condition
         from prompt_toolkit.formatted_text import ANSI
@@ -291,7 +303,12 @@ class Prompt:
             Layout,
             Window,
         )
-        from prompt_toolkit.layout.processors import AfterInput, BeforeInput
+        from prompt_toolkit.layout.processors import (
+            AfterInput,
+            BeforeInput,
+            ConditionalProcessor,
+            PasswordProcessor,
+        )
         from prompt_toolkit.widgets import SearchToolbar
 
         def rule() -> ConditionalContainer:
@@ -309,9 +326,11 @@ class Prompt:
         search = SearchToolbar(
             forward_search_prompt=user_text("chat.search"), backward_search_prompt=user_text("chat.search")
         )
+        hidden = ConditionalProcessor(PasswordProcessor(), Condition(lambda: self._secret is not None))
+        below = AfterInput(self._placeholder, "class:placeholder")
         control = BufferControl(
             self.buffer,
-            input_processors=[BeforeInput(self._label), AfterInput(self._placeholder, "class:placeholder")],
+            input_processors=[hidden, BeforeInput(self._label), below],
             search_buffer_control=search.control,
             preview_search=True,
         )
@@ -454,6 +473,11 @@ class Prompt:
 
     def _send(self, *, at_end: bool = False) -> None:
         line = self.buffer.text
+        if self._secret is not None:
+            if not self._secret.done():
+                self._secret.set_result(line)
+            self._typed.forget()
+            return
         if not line.strip():
             return
         sign = self._typed.sign

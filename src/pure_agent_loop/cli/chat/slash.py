@@ -18,7 +18,7 @@ from pure_agent_loop.cli.chat.status import short
 from pure_agent_loop.cli.chat.styling import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, Groups, commands_help, keys_help
-from pure_agent_loop.cli.choose import choose
+from pure_agent_loop.cli.choose import choose, plan_of
 from pure_agent_loop.cli.output import CommandOutput, error_text, money
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.session_list import preview, title_of
@@ -26,7 +26,7 @@ from pure_agent_loop.cli.toolset import rules_of, skills_loader
 from pure_agent_loop.cli.which_session import MAX_TO_PICK, can_pick, in_folder, numbered
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
-from pure_agent_loop.runs import protocol_of, show_url
+from pure_agent_loop.runs import Embedded, protocol_of, show_url
 from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import aligned
@@ -324,15 +324,32 @@ class Slash:
         self._host.print_notice(user_text("chat.mode", mode=mode, others=others))
 
     async def _model(self, words: str) -> None:
-        talk, options = self._host.talk, self._host.shared.options
         if words:
-            quiet = CommandOutput(io.StringIO(), io.StringIO(), colour=False)
-            named = replace(options, model=words)
-            talk.choice = await asyncio.to_thread(choose, named, options.thinking, quiet)
-            options.model = words
+            await self._choose(words)
         self._host.print_notice(user_text("chat.model", model=self._model_line()))
         if not words:
             await self._list_models()
+
+    async def _key(self, _: str) -> None:
+        """Ask for another key for the model's server, try it once, and keep it as the first start does."""
+        from pure_agent_loop.cli.first_start import replace_key
+
+        options, prompt = self._host.shared.options, self._host.prompt
+        plan = await asyncio.to_thread(plan_of, options)
+        if isinstance(plan, Embedded) or not hasattr(prompt, "secret"):
+            raise ConfigError(user_text("chat.no_key"))
+        self._host.print_notice(user_text("cli.first_secret", place=show_url(plan.base_url)))
+        key = (await prompt.secret()).strip()
+        place = await replace_key(options, plan, key)
+        self._host.print_notice(user_text("cli.first_key_kept", place=place))
+        await self._choose(options.model)
+
+    async def _choose(self, model: str | None) -> None:
+        """Use a model, or the same one with another key, from the next task on."""
+        options, quiet = self._host.shared.options, CommandOutput(io.StringIO(), io.StringIO(), colour=False)
+        named = replace(options, model=model)
+        self._host.talk.choice = await asyncio.to_thread(choose, named, options.thinking, quiet)
+        options.model = model
 
     def _model_line(self) -> str:
         """Return the model and its server."""

@@ -55,6 +55,7 @@ COMMANDS = [  # the most used commands first
     "doctor",
     "theme",
     "unfold",
+    "key",
     "keys",
     "exit",
 ]
@@ -62,7 +63,7 @@ GROUPS = {  # of `/help`
     "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "time", "export", "exit"],
     "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "doctor"],
     "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
-    "more": ["help", "status", "theme", "keys", "unfold"],
+    "more": ["help", "status", "theme", "key", "keys", "unfold"],
 }
 # Commands from other programs, answered with a hint.
 HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug"]

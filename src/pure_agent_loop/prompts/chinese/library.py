@@ -287,6 +287,8 @@ MESSAGES = {
     "download_interrupted": "{url} 的下载中断：{error}。再次执行同一命令可继续下载。",
     "models_json": "{settings_file} 不是有效的 JSON：{error}。请修复或删除它。",
     "local_not_started": "本地模型服务器没有启动。{tail}",
+    "key_as_model": "{source} 应是模型名称，但它的值像是密钥。请从那里删除；密钥可在 pal 中用 /key 输入，"
+    "或设为 OPENAI_API_KEY。",
     "no_model_name": "{owner}={model!r} 没有模型名称。请写成 {protocol}:NAME。",
     "unknown_prefix": "{owner}={model!r}：{prefix!r} 不是模型前缀，OpenAI 也没有这个模型。前缀：{known}。"
     "若是其他服务器的模型，还请设置其 base URL。",

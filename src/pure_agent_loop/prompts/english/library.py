@@ -329,6 +329,8 @@ MESSAGES = {
     ),
     "models_json": "{settings_file} is not valid JSON: {error}. Repair or delete it.",
     "local_not_started": "The local model server did not start. {tail}",
+    "key_as_model": "{source} names a model, but its value has the form of a key. Remove it there; a key is "
+    "entered in pal with /key, or set as OPENAI_API_KEY.",
     "no_model_name": "{owner}={model!r} has no model name. Write {protocol}:NAME.",
     "unknown_prefix": "{owner}={model!r}: {prefix!r} is not a model prefix, and OpenAI has no such "
     "model. Prefixes: {known}. For a model on another server, also set its base URL.",
