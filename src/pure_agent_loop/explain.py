@@ -18,6 +18,7 @@ from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.limits import SOFT
 from pure_agent_loop.llm.base import (
     BaseLLMClient,
     ShowsRequest,
@@ -72,15 +73,21 @@ class Explanation:
 
     def __str__(self) -> str:
         exact = "as it would be sent" if self.is_exact else "as passed to the client"
-        limits = ", ".join(
-            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.limits.items()
+        hard, soft = (
+            ", ".join(
+                f"{name}={json.dumps(value, ensure_ascii=False)}"
+                for name, value in self.limits.items()
+                if (name in SOFT) == is_soft
+            )
+            for is_soft in (False, True)
         )
         return "\n".join(
             [
                 f"model: {self.model}",
                 f"tool mode: {self.tool_mode}",
                 *([f"typed answer: {self.output}"] if self.output else []),
-                f"limits: {limits or 'none'}",
+                f"limits: {hard or 'none'}",
+                *([f"notices, after which the run goes on: {soft}"] if soft else []),
                 *_section("permissions", [f"{name}: {ruling}" for name, ruling in self.permissions.items()]),
                 *_section("notices", self.notices),
                 f"request, about {self.estimated_tokens} tokens, {exact}:",

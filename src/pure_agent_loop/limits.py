@@ -38,6 +38,7 @@ PLACEHOLDERS = {
 _PLACEHOLDER = re.compile(r"""\{(?!\s*["'{])(?:[^{}]|\{[^{}]*\})*\}?""")
 _FORMATTER = string.Formatter()
 _ALIKE = {"current_steps": "steps", "elapsed": "seconds", "total_tokens": "tokens"}
+SOFT = ("max_steps", "timeout")  # checkpoints, after which the run goes on
 NUMBERS = (
     "max_steps",
     "timeout",

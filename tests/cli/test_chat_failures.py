@@ -114,3 +114,12 @@ def test_key_in_place_of_a_model_is_refused_and_not_repeated(pal, chat, where):
     screen.type("/status" + ENTER)
     screen.until("scripted ")
     leave(screen)
+
+
+@pytest.mark.parametrize("command", ["/hooks", "/todos", "/todo", "/review"])
+def test_commands_of_other_programs_are_answered_in_a_line(chat, command):
+    screen = chat([])
+    screen.type(f"{command} now" + ENTER)
+    screen.until(r"· (Hooks are|The agent shows|Ask for it)")
+    assert "Unknown command" not in screen.all
+    leave(screen)

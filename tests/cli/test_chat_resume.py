@@ -80,6 +80,18 @@ def test_refused_request_is_shown_with_its_reason(chat):
     leave(screen)
 
 
+def test_run_without_an_answer_is_shown_with_its_reason(chat):
+    screen = chat(["The older answer.", "", ""])
+    ask_twice(screen, "incomplete or empty")
+    idle(screen)
+    leave(screen)
+    screen = chat([], "-c")
+    screen.until("newest task")
+    idle(screen)
+    assert under_newest(screen) == ["error: The model returned an empty answer twice."]
+    leave(screen)
+
+
 def test_killed_run_is_resumed_under_its_own_task(chat):
     screen = chat(["The older answer.", LOOK, SLEEP])
     ask_twice(screen, "sleep 600")

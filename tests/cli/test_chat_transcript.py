@@ -440,7 +440,11 @@ def test_the_screen_in_the_documentation():
 
 def test_failure_is_what_happened_what_to_do_and_the_words_of_the_server():
     refused = LLMError("http://x/v1 rejected it: Bad key", kind="auth", status=401, said="Bad key")
-    refused.about = {"url": "http://x/v1", "model": "m", "key": notice("failures.key_variable", name="MY_KEY")}
+    refused.about = {
+        "url": "http://x/v1",
+        "model": "m",
+        "key": notice("failures.key_variable", name="MY_KEY"),
+    }
     event = Event.error(1, str(refused), fatal=True, kind="auth", **explain(refused)._asdict())
     screen = screen_of(200)
     assert screen.feed(event) == (

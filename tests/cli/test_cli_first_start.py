@@ -10,6 +10,7 @@ from tests.cli.terminal import CTRL_D, Terminal
 
 from pure_agent_loop.cli.first_start import PROPOSED, is_lasting
 
+
 def choose_key(terminal: Terminal, url: str) -> None:
     """Answer the question up to the list of models: a wrong key, then the right one."""
     terminal.until("Number from 1 to")

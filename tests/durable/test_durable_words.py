@@ -46,6 +46,7 @@ def test_worker_logs_its_work_and_exits_at_the_second_ctrl_c(fleet, until):
 
 
 def test_a_list_without_runs_says_so(fleet):
+    assert fleet.engine.tasks() == []  # which creates the database
     assert fleet.pal("tasks").stderr == "pal: No durable runs yet.\n"
     assert "no matching runs in " in fleet.pal("tasks", "--agent", "worker").stderr
 

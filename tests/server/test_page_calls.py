@@ -242,7 +242,9 @@ def test_retry_counts_down_on_one_line_that_goes_at_the_end(serve, visit):
     guest = visit(serve([soon, later, "Better."]))
     guest.say("Hello")
     note = guest.page.locator(".note >> text=Trying again")
-    expect(note).to_have_text(re.compile(r"The model server failed \(503\)\. Trying again in \d\d s \(3 of \d\)"))
+    expect(note).to_have_text(
+        re.compile(r"The model server failed \(503\)\. Trying again in \d\d s \(3 of \d\)")
+    )
     guest.page.get_by_role("button", name="Stop", exact=True).click()
     guest.wait(".end")
     expect(note).to_have_count(0)

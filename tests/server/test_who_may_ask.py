@@ -269,6 +269,9 @@ def test_only_a_person_with_approve_answers_a_question(server):
         seen = wait_for(ada, run["id"], "run_state")
         (question,) = carl.get("/api/questions").json()["questions"]
         assert (question["tool"], question["args"]) == ("danger", {"what": "zone"})
+        (own,) = ada.get(f"/api/sessions/{run['session']}/questions").json()["questions"]
+        assert own == {**question, "args": {}, "reason": ""}  # as in the events that she sees
+        assert [event["data"].get("args") for event in seen if event["type"] == "permission"] == [None]
         path = f"/api/sessions/{run['session']}/answers"
         said = {"call_id": question["call_id"], "verdict": "allow"}
         assert ada.post(path, json=said).status_code == 403

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.sessions import (
-    SessionStore,
-    default_store,
-)
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.sessions import SessionStore, default_store
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.variables import DATABASE_VARIABLE
 
 if TYPE_CHECKING:
@@ -20,21 +19,38 @@ if TYPE_CHECKING:
 
 @contextmanager
 def store_for(database: str | None) -> Iterator[SessionStore]:
-    """Open the session store of a command.
+    """Open the session store of a command that reads; see `engine_to_read`.
 
     Args:
         database: The option ``--database``.
 
     Raises:
-        ConfigError: The URL is invalid.
+        ConfigError: The URL is invalid, or names a file that does not exist.
         MissingExtraError: The extra for the database is missing.
     """
-    engine = open_engine(database)
-    if engine is None:
+    if database_of(database) is None:
         yield default_store()
     else:
-        with closing(engine):
+        with engine_to_read(database) as engine:
             yield engine.sessions
+
+
+@contextmanager
+def engine_to_read(option: str | None) -> Iterator[Engine]:
+    """Open the engine of a database that must exist if it is named: a mistyped name creates no file.
+
+    Raises:
+        ConfigError: The URL is invalid, or names a file that does not exist.
+        MissingExtraError: The extra for the database is missing.
+    """
+    from pure_agent_loop.durable import Engine
+
+    named = database_of(option)
+    with closing(Engine(named)) as engine:
+        database = engine.database
+        if named and database.is_sqlite and not database.path.exists():
+            raise ConfigError(notice("cli.no_database", path=database.path))
+        yield engine
 
 
 def at_database(database: str | None) -> str:

@@ -42,6 +42,7 @@ from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, PlainOrigin, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.typed import mistyped
 
 if TYPE_CHECKING:
@@ -572,6 +573,7 @@ class QueryState:
             **self.permissions.to_dict(),
             "held": [list(message) for message in self.held],
             "handed_to": list(self.handed_to),
+            **({"failure": safe_str(self.failure)} if self.failure is not None else {}),
             "turn_count": self.turn_count,
             "pending_tool_summary": self.pending_tool_summary,
         }

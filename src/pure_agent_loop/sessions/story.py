@@ -203,7 +203,8 @@ class _StoryReader:
         self._step, self._tail = step, []
         self._story.stop_reason = str(reason or "")
         if reason and reason not in WAITING:
-            why = f": {self._failure}" if reason == "error" and self._failure else ""
+            failure = self._failure or _text(record.data.get("failure"))
+            why = f": {failure}" if reason == "error" and failure else ""
             ledger = _mapping(record.data.get("ledger"))
             used = {name: ledger[name] for name in ("steps", "tokens", "cost") if name in ledger}
             used["waited"] = self._waited

@@ -66,7 +66,7 @@ GROUPS = {  # of `/help`
     "more": ["help", "status", "theme", "key", "keys", "unfold"],
 }
 # Commands from other programs, answered with a hint.
-HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug"]
+HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug", "hooks", "todos", "review"]
 SAME: Mapping[str, str] = {
     "quit": "exit",
     "resume": "sessions",
@@ -78,6 +78,7 @@ SAME: Mapping[str, str] = {
     "vim": "keys",
     "usage": "cost",
     "rules": "permissions",
+    "todo": "todos",
     "settings": "config",
     "feedback": "bug",
     "report": "bug",

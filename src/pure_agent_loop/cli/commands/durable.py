@@ -17,7 +17,7 @@ from pure_agent_loop.cli.arguments import (
     add_json,
     describe,
 )
-from pure_agent_loop.cli.database import at_database, database_of
+from pure_agent_loop.cli.database import at_database, database_of, engine_to_read
 from pure_agent_loop.cli.deletion import is_deletion_confirmed
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import CommandOutput
@@ -173,7 +173,7 @@ def tasks(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _delete(options: argparse.Namespace, output: CommandOutput) -> int:
-    with closing(Engine(options.database)) as engine:
+    with engine_to_read(options.database) as engine:
         run_ids = list(dict.fromkeys(engine.handle(run_id).run_id for run_id in options.run_ids))
         if not options.yes and not is_deletion_confirmed(run_ids, output):
             output.info(notice("cli.nothing_deleted"))
@@ -185,7 +185,7 @@ def _delete(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _show(options: argparse.Namespace, output: CommandOutput) -> int:
-    with closing(Engine(options.database)) as engine:
+    with engine_to_read(options.database) as engine:
         info = engine.handle(options.run_id).info()
     if options.json:
         output.json({"task": asdict(info)})
@@ -217,7 +217,7 @@ def _status(info: TaskInfo) -> str:
 
 
 def _list(options: argparse.Namespace, output: CommandOutput) -> int:
-    with closing(Engine(options.database)) as engine:
+    with engine_to_read(options.database) as engine:
         runs = engine.tasks(options.status, options.agent, options.limit + 1)
         shown = engine.database.display_url
     is_all = len(runs) <= options.limit
@@ -277,7 +277,7 @@ def add_cancel(parser: argparse.ArgumentParser) -> None:
 
 def cancel(options: argparse.Namespace, output: CommandOutput) -> int:
     """Cancel a run; return the exit code."""
-    with closing(Engine(options.database)) as engine:
+    with engine_to_read(options.database) as engine:
         info = engine.handle(options.run_id).cancel()
     output.info(f"{info.run_id} is {info.status}")
     return DONE if info.status == "cancelled" else FAILED
@@ -293,7 +293,7 @@ def add_answer(parser: argparse.ArgumentParser) -> None:
 
 def answer(options: argparse.Namespace, output: CommandOutput) -> int:
     """Answer a question; return the exit code."""
-    with closing(Engine(options.database)) as engine:
+    with engine_to_read(options.database) as engine:
         handle = engine.handle(options.run_id)
         handle.answer(options.call_id, Permission(options.verdict, options.message))
         output.info(f"{options.run_id} is {handle.status()}")
@@ -309,7 +309,7 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
 
 def logs(options: argparse.Namespace, output: CommandOutput) -> int:
     """Show the events and return the exit code."""
-    with closing(Engine(options.database)) as engine:
+    with engine_to_read(options.database) as engine:
         handle = engine.handle(options.run_id)
         return asyncio.run(_follow(handle, options, output))
 

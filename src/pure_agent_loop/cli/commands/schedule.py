@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pure_agent_loop.cli.arguments import add_actions, add_durable_database, add_json, describe
-from pure_agent_loop.cli.database import at_database
+from pure_agent_loop.cli.database import at_database, engine_to_read
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.durable import (
@@ -129,7 +129,8 @@ def _seconds(text: str) -> float:
 
 def schedule(options: argparse.Namespace, output: CommandOutput) -> int:
     """Run the action and return the exit code."""
-    with closing(Engine(options.database)) as engine:
+    is_new = options.action == "add"
+    with closing(Engine(options.database)) if is_new else engine_to_read(options.database) as engine:
         data, text, message = _ACTIONS[options.action](options, engine.schedules, output.width)
         shown = engine.database.display_url
     if options.json:

@@ -175,6 +175,9 @@ MESSAGES = {
     "habit_config": "pal config show 列出设置及其来源；pal init 写入设置。",
     "habit_bug": "/export FILE.md 保存对话，可附在报告里；/doctor 检查服务器。",
     "habit_init": "请它写 AGENTS.md；pal init 写设置。",
+    "habit_hooks": "钩子用 Python 写：Agent(hooks=...)。在 pal 中，/permissions 有每次调用的规则。",
+    "habit_todos": "智能体工作时会显示它的清单；现在想看，请直接问它。",
+    "habit_review": "请直接提出，例如：审查自 main 以来的改动。/diff 显示某一步的改动。",
     # -- keys --------------------------------------------------------------------------------------
     "key_Enter": "发送；运行中：此步之后发送",
     "key_Alt+Enter": "换行；运行中：完成后发送",

@@ -45,6 +45,7 @@ MESSAGES = {
     "first_kept": "选择保存在 {place}；pal config 可查看",
     "origin_default": "默认",
     "demo_here": "演示模型（很小，常常出错）",
+    "no_database": "没有数据库 {path}。请检查 --database 或 PAL_DATABASE。",
     "not_a_key": "这不是密钥：其中有空格、引号或密钥不会有的其他字符。",
     "set_already": "其中已有这些设置（{name}）；请手动修改",
     "bar": "{bar} {percent} %  {done} / {total} MB",

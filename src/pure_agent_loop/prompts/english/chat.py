@@ -146,7 +146,7 @@ MESSAGES = {
     "command_mode": "MODE: when to ask you",
     "command_permissions": "rules; allow RULE, remove RULE",
     "command_tools": "the model's tools",
-    "command_sessions": "list; 2 resumes, 2? shows",
+    "command_sessions": "/resume 2 opens, 2? shows",
     "command_new": "start a new session",
     "command_fork": "STEP: copy the session",
     "command_time": "STEP: look at a step and its files",
@@ -178,6 +178,9 @@ MESSAGES = {
     "habit_config": "pal config show lists the settings and their sources; pal init writes them.",
     "habit_bug": "/export FILE.md saves the conversation for a report; /doctor checks the server.",
     "habit_init": "Ask the agent for an AGENTS.md; pal init writes settings.",
+    "habit_hooks": "Hooks are Python: Agent(hooks=...). In pal, /permissions has the rules for each call.",
+    "habit_todos": "The agent shows its list as it works; to see it now, ask for it.",
+    "habit_review": "Ask for it, such as: review the changes since main. /diff shows what a step changed.",
     # -- keys --------------------------------------------------------------------------------------
     "key_Enter": "sends; during a run: after this step",
     "key_Alt+Enter": "new line; during a run: sends when it is done",

@@ -45,6 +45,7 @@ MESSAGES = {
     "first_kept": "choice kept in {place}; 'pal config' shows it",
     "origin_default": "default",
     "demo_here": "the demo model (tiny, often wrong)",
+    "no_database": "There is no database {path}. Check --database or PAL_DATABASE.",
     "not_a_key": "This is not a key: it contains spaces, quotes or other characters that no key has.",
     "set_already": "the file already sets these ({name}); change it by hand",
     "bar": "{bar} {percent} %  {done} of {total} MB",

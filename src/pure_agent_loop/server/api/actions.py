@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
@@ -318,8 +319,15 @@ def _first_line(agent: Agent | None, question: PermissionRequest) -> int | None:
     return text.count("\n", 0, text.index(old)) + 1 if text.count(old) == 1 else None
 
 
-async def questions_of(service: Service, session: str) -> list[models.Question]:
-    """Return the pending questions of a session."""
+async def questions_of(service: Service, person: Person, session: str) -> list[models.Question]:
+    """Return the pending questions of a session: of a call whose arguments events hide, only the tool."""
+    visibility = service.settings.visibility_of(person)
+    pending = [
+        question
+        if question.question is not None or visibility.shows(question.tool)
+        else replace(question, args={}, reason="")
+        for question in await asking.questions(service.hub, session)
+    ]
     live, runs = service.hub.live(session), service.hub.of_session(session)
     agent, owner = (runs[-1].agent, runs[-1].owner) if runs else ("", "")
     return [
@@ -334,5 +342,5 @@ async def questions_of(service: Service, session: str) -> list[models.Question]:
             rules=wider_rules(question.tool, question.args),
             live=live is not None and question.call_id in live.asked,
         )
-        for question in await asking.questions(service.hub, session)
+        for question in pending
     ]

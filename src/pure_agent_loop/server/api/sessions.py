@@ -249,7 +249,9 @@ def _label(kind: str, text_of: Callable[[Any], str]) -> Handler:
 
 async def _questions(request: ApiRequest) -> models.QuestionsBody:
     session = session_named(request.path["session"]) if request.person.may("approve") else session_in(request)
-    return models.QuestionsBody(questions=await actions.questions_of(request.service, session))
+    return models.QuestionsBody(
+        questions=await actions.questions_of(request.service, request.person, session)
+    )
 
 
 async def _all_questions(request: ApiRequest) -> models.QuestionsBody:
@@ -259,7 +261,7 @@ async def _all_questions(request: ApiRequest) -> models.QuestionsBody:
         question
         for session in sessions
         if request.person.may("approve") or request.person.owns(session)
-        for question in await actions.questions_of(request.service, session)
+        for question in await actions.questions_of(request.service, request.person, session)
     ]
     return models.QuestionsBody(questions=questions)
 
