@@ -21,7 +21,7 @@ def opened(pal, screen_class):
     def open_with(url: str, key: str = "", *words: str, **size: int):
         pal.env.update(PAL_BASE_URL=url, PAL_MODEL="lasting-1", PAL_API_KEY=key)
         screens.append(screen_class(pal, *words, **{"columns": 100, **size}))
-        screens[-1].until("/ commands")
+        screens[-1].until("(?m)^pal [0-9]")
         return screens[-1]
 
     yield open_with

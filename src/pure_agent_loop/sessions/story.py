@@ -82,6 +82,7 @@ class Story:
         task: Task of the last run that has one; empty if there is none.
         stop_reason: Stop reason of the last run; empty if it has not ended.
         model: Model of the last run.
+        origin: Server and model of the last run, as its client names them.
         title: Name that a person has given to the session; otherwise the task of the first run.
         left: Id of the durable run that continues the last run; empty if the session continues it.
     """
@@ -92,6 +93,7 @@ class Story:
     task: str = ""
     stop_reason: str = ""
     model: str = ""
+    origin: str = ""
     title: str = ""
     left: str = ""
 
@@ -185,7 +187,9 @@ class _StoryReader:
 
     def _run(self, record: Record) -> None:
         task = record.data.get("task")
-        self._story.model = str(record.data.get("model") or "")
+        self._story.model, self._story.origin = (
+            str(record.data.get(key) or "") for key in ("model", "origin")
+        )
         self._story.stop_reason = self._story.left = self._failure = ""
         if self._waits_since:
             self._waited += record.time - self._waits_since

@@ -91,7 +91,7 @@ class Chat:
         self._tasks: dict[str, str] = {}  # states of subagent tasks, by id
         self._attached = list(attached)
         self._shell_transcript: list[str] = []  # `!` commands and their output, sent with the next task
-        self._is_leaving = self._is_stopping = False
+        self._is_leaving = self._is_stopping = self._has_plan = False
         self._run_since = math.inf  # when a run or a `!` command began
         self._next: list[InputEntry] = []  # input sent while a run was stopping
 
@@ -130,6 +130,8 @@ class Chat:
 
     def _open(self, first: str) -> None:
         story = self.talk.story() if is_resuming(self.shared.options) else None
+        if story is not None:
+            self.talk.use_model_of(story)
         resumes = bool(story and story.entries and story.stop_reason in ("", SUSPENDED) and not first)
         session = user_text("chat.session", id=self.talk.place.session_id)
         told = user_text("chat.welcome") if story is None else session
@@ -185,8 +187,10 @@ class Chat:
         return news is not None
 
     def show_session(self) -> None:
-        """Show the last turn of the current session."""
-        self._show_story(self.talk.story())
+        """Show the last turn of the current session, and use its model."""
+        story = self.talk.story()
+        self.talk.use_model_of(story)
+        self._show_story(story)
 
     async def _wind_up(self) -> None:
         """Stop the run, print the remaining output and close connections."""
@@ -224,6 +228,12 @@ class Chat:
         else:
             self.talk.steer(entry.text, at_end=at_end)
         self.prompt.redraw()
+
+    def enter_nothing(self) -> None:
+        """Handle an empty line: after an answer in mode ``plan``, carry the plan out in mode ``ask``."""
+        if self._has_plan and not self.is_working:
+            self.shared.options.permission_mode = "ask"
+            self._begin(self._converse(user_text("chat.carry_out")))
 
     def stop(self) -> None:
         """Stop the run; exit on a second call, whether or not a run was stopped by the first."""
@@ -498,6 +508,7 @@ class Chat:
             return
         self._run_since = time.monotonic()
         attached, self._attached = self._attached, []
+        is_plan, self._has_plan = self.shared.options.permission_mode == "plan", False
         while True:
             if task is not None:
                 self._print(self.screen.user_input(task))
@@ -514,6 +525,9 @@ class Chat:
             self._print_cost()
             task = named = self.talk.left_over()
             if not task:
+                self._has_plan = is_plan and end == "completed"
+                if self._has_plan:
+                    self.print_notice(user_text("chat.plan_ready"))
                 return
             if end != "completed":
                 self.prompt.put(task)  # the model has not read the message: return it to the user

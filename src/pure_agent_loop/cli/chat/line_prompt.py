@@ -115,6 +115,8 @@ class LinePrompt:
             self._acts.enter(InputEntry(text))
         elif text.strip():
             self._acts.enter(InputEntry.typed("/help ?" if text.strip() == "?" else text))
+        elif not has_ended:
+            self._acts.enter_nothing()
         if has_ended:
             self._acts.leave()
         self.redraw()

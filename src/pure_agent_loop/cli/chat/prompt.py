@@ -82,6 +82,9 @@ class PromptActions(Protocol):
     def enter(self, entry: InputEntry, *, at_end: bool = False) -> None:
         """Handle submitted input."""
 
+    def enter_nothing(self) -> None:
+        """Handle an empty line."""
+
     def stop(self) -> None:
         """Stop the run (Ctrl-C or Esc)."""
 
@@ -479,6 +482,7 @@ class Prompt:
             self._typed.forget()
             return
         if not line.strip():
+            self._acts.enter_nothing()
             return
         sign = self._typed.sign
         with suppress(OSError):  # a history error must not stop the conversation

@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +17,7 @@ from pure_agent_loop.cli.chat.status import short
 from pure_agent_loop.cli.chat.styling import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, Groups, commands_help, keys_help
-from pure_agent_loop.cli.choose import choose, plan_of
+from pure_agent_loop.cli.choose import plan_of
 from pure_agent_loop.cli.output import CommandOutput, error_text, money
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.session_list import preview, title_of
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
 
 BAR = 40  # columns
+WORTH_COMPACTING = 2_000  # tokens of a conversation; a shorter one costs more to rewrite than it saves
 _READ_ONLY = (
     "help",
     "status",
@@ -325,7 +325,7 @@ class Slash:
 
     async def _model(self, words: str) -> None:
         if words:
-            await self._choose(words)
+            await asyncio.to_thread(self._host.talk.use_model, words)
         self._host.print_notice(user_text("chat.model", model=self._model_line()))
         if not words:
             await self._list_models()
@@ -342,14 +342,7 @@ class Slash:
         key = (await prompt.secret()).strip()
         place = await replace_key(options, plan, key)
         self._host.print_notice(user_text("cli.first_key_kept", place=place))
-        await self._choose(options.model)
-
-    async def _choose(self, model: str | None) -> None:
-        """Use a model, or the same one with another key, from the next task on."""
-        options, quiet = self._host.shared.options, CommandOutput(io.StringIO(), io.StringIO(), colour=False)
-        named = replace(options, model=model)
-        self._host.talk.choice = await asyncio.to_thread(choose, named, options.thinking, quiet)
-        options.model = model
+        await asyncio.to_thread(self._host.talk.use_model, options.model)
 
     def _model_line(self) -> str:
         """Return the model and its server."""
@@ -489,6 +482,12 @@ class Slash:
         return place.store, place.session_id
 
     def _compact(self, words: str) -> None:
+        from pure_agent_loop.llm.tokens import estimate_message
+
+        state = self._host.talk.state
+        tokens = sum(map(estimate_message, state.messages)) if state else 0
+        if state and tokens < WORTH_COMPACTING:
+            self._host.print_notice(user_text("chat.compact_little", tokens=f"{tokens:,}"))
         self._host.talk.compact_next = words
         self._host.print_notice(user_text("chat.compact_next"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import io
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,16 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.cli.choose import models_of, plan_of
+from pure_agent_loop.cli.choose import choose, models_of, plan_of
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.session_list import story_of
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.cli.which_session import SessionTarget
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.llm.base import close_client
+from pure_agent_loop.llm.base import close_client, origin_of
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs import Choice, Embedded, protocol_of
@@ -336,6 +338,32 @@ class ChatSession:
         if self.place.session_id is None or self.place.store is None:
             return Story()
         return story_of(self.place.store, self.place.session_id)
+
+    def use_model(self, model: str | None) -> Choice:
+        """Use a model, or the same one with another key, from the next task on; blocks.
+
+        Raises:
+            PureAgentLoopError: The model cannot be used.
+        """
+        self.choice = self._choose(model)
+        self.shared.options.model = model
+        return self.choice
+
+    def _choose(self, model: str | None) -> Choice:
+        named, quiet = replace(self.shared.options, model=model), io.StringIO()
+        return choose(named, named.thinking, CommandOutput(quiet, quiet, colour=False))
+
+    def use_model_of(self, story: Story) -> None:
+        """Use the model of a resumed session, which ``/model`` may have chosen, if this server has it."""
+        options = self.shared.options
+        protocol = protocol_of(options.model or os.environ.get("PAL_MODEL", ""))
+        model = f"{protocol}:{story.model}" if protocol else story.model
+        is_typed = options.model and options.configured.origins.get("model", "--model") == "--model"
+        if not story.model or story.model == self.choice.model or is_typed:
+            return
+        with suppress(PureAgentLoopError):
+            if origin_of(self._choose(model).client) == story.origin:
+                self.use_model(model)
 
     def move_to(self, session_id: str | None) -> None:
         """Switch to another session; None starts a new session."""

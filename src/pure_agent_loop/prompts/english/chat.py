@@ -70,6 +70,8 @@ MESSAGES = {
     "left_no_worker": "No worker is running: start pal worker{database} in another terminal.",
     "stays": "The run stays here: {reason}",
     "mode": "Mode: {mode}. Others: {others} (/mode NAME or Shift+Tab)",
+    "plan_ready": "Enter carries this out, and asks before changes; or write what should be different.",
+    "carry_out": "Carry out the plan. Changes are allowed now; a person is asked about them.",
     "no_mode": "There is no mode {mode}. Modes: {all}.",
     "model": "Model: {model}",
     "models": "Other models on this server (/model NAME uses one):",
@@ -82,6 +84,8 @@ MESSAGES = {
     "nothing_undone": "There is nothing to undo.",
     "left": "skipped {path}: {reason}",
     "compact_next": "The history will be compacted before the next request.",
+    "compact_little": "It saves little: the conversation has only about {tokens} tokens; the rest is "
+    "instructions and tools.",
     "compact_words": "The user asks to keep this above all: {words}",
     "no_session": "This conversation is not recorded.",
     "session": "session {id}",
