@@ -241,7 +241,7 @@ class _Factories(type):
 
         `title` says what happened and `fix` what to do, by language; `said` is the server's error text.
         """
-        more = _present(title=title or None, fix=fix or None, said=said or None)
+        more = present(title=title or None, fix=fix or None, said=said or None)
         return ErrorEvent(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind, **more})
 
     def loop_end(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +38,9 @@ from llm_client_conformance.faults import (
 )
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.failures import translate_error
+from pure_agent_loop.llm.key_file import KeyFile
 from pure_agent_loop.llm.waits import parse_retry_after
+from pure_agent_loop.support.explained import explain
 
 from .talk import WAYS, client_of, get_answer, get_error
 
@@ -131,6 +136,33 @@ def test_a_connection_that_is_refused(way: str):
     assert error.kind == "connection"
     assert url in error.message
     assert "Is the server running?" in error.message
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("origin", ["variable", "file", "unknown"])
+def test_refused_key_is_told_with_the_place_that_it_came_from(
+    way: str, origin: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    key = "key-of-nobody-0123456789"
+    (tmp_path / "key").write_text(key)
+    if origin == "variable":
+        monkeypatch.setenv("MY_KEY", key)
+    error = failure(unauthorized(), way, api_key=KeyFile(tmp_path / "key") if origin == "file" else key)
+    told = explain(error)
+    assert told.title == {"en": "The key was refused (401).", "zh": "密钥被拒绝 (401)。"}
+    named = {"variable": "Key: variable MY_KEY.", "file": f"Key: {tmp_path / 'key'}.", "unknown": ""}[origin]
+    assert named in told.fix["en"]
+    assert ("Key:" in told.fix["en"]) == bool(named)
+    assert key not in str(told)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_connection_that_is_refused_is_told_in_the_words_of_the_system(way: str):
+    with refusing_url() as url:
+        told = explain(get_error(client_of(url), way))
+    assert told.said == os.strerror(errno.ECONNREFUSED)
+    assert url in told.fix["en"]
+    assert url not in str(told.title)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -26,7 +26,6 @@ from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
-from pure_agent_loop.support.secrets.secret_shapes import remove_shapes
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
@@ -198,6 +197,7 @@ class Configured(NamedTuple):
 
 
 _NOTHING = Configured()
+_LEAST_KEY = 30  # letters; keys without "sk-" are longer
 
 
 def plan_model(
@@ -251,7 +251,9 @@ def plan_model(
 
 def _is_key(name: str) -> bool:
     """Return True if a text in place of a model's name has the form of a key."""
-    return name.startswith(("sk-", "sk_")) or remove_shapes(name, "") != name
+    from pure_agent_loop.support.secrets.secret_shapes import remove_shapes  # many patterns
+
+    return name.startswith(("sk-", "sk_")) or (len(name) >= _LEAST_KEY and remove_shapes(name, "") != name)
 
 
 def _plan_protocol(

@@ -172,7 +172,9 @@ class Lines:
         tail.append_text(last)
         middle = self._styler.fit(self._styler.text(argument), max(left + 1, 1))
         line = self._styler.text(*head, ("", " " if argument[1] and len(head) > 1 else ""))
-        return self._styler.fit(line.append_text(middle if argument[1] else tail[:0]).append_text(tail), width)
+        return self._styler.fit(
+            line.append_text(middle if argument[1] else tail[:0]).append_text(tail), width
+        )
 
     def verb(self, call: CallView) -> str:
         """Return the action of a call in the present or past tense; the tool's name if it has no verb."""
