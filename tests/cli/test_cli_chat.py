@@ -169,7 +169,7 @@ class TestWhileItWorks:
     def test_an_error_of_the_server_does_not_end_the_conversation(self, chat):
         screen = chat([status(429, "No credit.", error_code="insufficient_quota"), "Better now."])
         screen.type("go" + ENTER)
-        screen.until("used up")
+        screen.until("no credit left")
         idle(screen)
         screen.type("and now?" + ENTER)
         screen.until("Better now.")
