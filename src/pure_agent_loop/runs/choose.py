@@ -49,6 +49,7 @@ NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
   3. {embedded}"""
 _CHOOSING = threading.Lock()  # one search at a time, so that the second finds the server started by the first
+_LEAST_KEY = 30  # letters; keys without "sk-" are longer
 
 
 class Choice(NamedTuple):
@@ -197,7 +198,6 @@ class Configured(NamedTuple):
 
 
 _NOTHING = Configured()
-_LEAST_KEY = 30  # letters; keys without "sk-" are longer
 
 
 def plan_model(
