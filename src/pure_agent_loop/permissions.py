@@ -447,7 +447,8 @@ class PermissionPolicy:
             return own
         if self.mode not in ("ask", "guard") or read_only or self._allows(tool, args, judges=judges):
             return ALLOWED
-        return guard or Permission("ask", model_text("mode_asks"))
+        asked = Permission("ask", model_text("mode_asks"))
+        return guard if guard is not None and self.mode == "guard" else asked
 
     def judge_context(
         self, tool: str, args: Mapping[str, Any] | Forms, *, attended: bool, always: bool = False
