@@ -251,9 +251,11 @@ def plan_model(
 
 def _is_key(name: str) -> bool:
     """Return True if a text in place of a model's name has the form of a key."""
+    if len(name) < _LEAST_KEY:
+        return name.startswith(("sk-", "sk_"))
     from pure_agent_loop.support.secrets.secret_shapes import remove_shapes  # many patterns
 
-    return name.startswith(("sk-", "sk_")) or (len(name) >= _LEAST_KEY and remove_shapes(name, "") != name)
+    return name.startswith(("sk-", "sk_")) or remove_shapes(name, "") != name
 
 
 def _plan_protocol(

@@ -38,7 +38,6 @@ from pure_agent_loop.permissions import Permission, PermissionPolicy, Permission
 from pure_agent_loop.runs import Choice
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.stop_reasons import SUSPENDED
-from pure_agent_loop.support.explained import explain
 from pure_agent_loop.support.language import user_language, user_text
 from pure_agent_loop.support.terminal import knows_escapes, width_of
 from pure_agent_loop.support.text import safe_str
@@ -461,6 +460,8 @@ class Chat:
         except asyncio.CancelledError:
             self._print(self.screen.close())
         except PureAgentLoopError as error:
+            from pure_agent_loop.support.explained import explain  # only for an error
+
             text = folder_trouble(error, self.shared.workspace) or error_text(error)
             kind = getattr(error, "kind", "unknown")
             self._handle_event(Event.error(0, text, True, kind, **explain(error)._asdict()))
