@@ -84,6 +84,12 @@ def test_a_session_gets_another_name_inside_a_conversation(sessions, pal):
     screen.type("\x15shop: 90" + ENTER)
     screen.until(lambda screen: marked(screen) == [] or "shop: 90" in marked(screen)[0])
     screen.until("> disc")
+    pick(screen, "\x15shop", "shop: 90")
+    screen.type(CTRL_R)
+    screen.until("name: shop")
+    screen.type("\x15till: 90" + ENTER)
+    screen.until("No such session")  # the new name does not pass the filter
+    pick(screen, "\x15till", "till: 90")
     screen.type(ENTER)
     screen.until("It is 90 now.")
     idle(screen)
@@ -93,7 +99,7 @@ def test_a_session_gets_another_name_inside_a_conversation(sessions, pal):
     assert said(screen.server.requests[0]) == "go on"
     assert "explain the tax" not in screen.all
     leave(screen)
-    assert "shop: 90" in pal("sessions", "list").stdout
+    assert "till: 90" in pal("sessions", "list").stdout
 
 
 def test_title_of_a_session_controls_no_terminal(sessions, pal):

@@ -110,6 +110,7 @@ class SessionPicker:
     def _end_naming(self) -> None:
         self._named = None
         self._buffer.text = self._filter
+        self._move(0)  # the new name may not pass the filter
 
     def _escape(self) -> None:
         if self._named is None:
