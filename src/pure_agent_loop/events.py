@@ -187,7 +187,9 @@ class _Factories(type):
         cls, step: int, tool: str, args: Mapping[str, Any], call_id: str = "", title: str = ""
     ) -> ActionEvent:
         """Report that a tool is about to be called; `title` is from ``Tool(running=)``."""
-        data = {"tool": tool, "args": dict(args), "call_id": call_id, **present(title=title or None)}
+        data = {"tool": tool, "args": dict(args), "call_id": call_id}
+        if title:
+            data["title"] = title
         return ActionEvent(EventType.ACTION, step, data)
 
     def observation(

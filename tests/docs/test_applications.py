@@ -147,7 +147,9 @@ def test_worker_example_fires_due_schedules_and_ends_cleanly(tmp_path):
         env = {**environment(tmp_path, model.base_url), "PAL_DATABASE": f"sqlite:///{tmp_path}/care.sqlite"}
         command = [sys.executable, str(EXAMPLES / "code_care" / "care.py"), "work"]
         with running(command, forked.Popen, cwd=tmp_path, env=env) as worker:
-            while "nightly" not in pal(tmp_path, env, "schedule", "list", "--json"):
+            while not (tmp_path / "care.sqlite").exists() or "nightly" not in pal(
+                tmp_path, env, "schedule", "list", "--json"
+            ):
                 assert worker.poll() is None
             pal(tmp_path, env, "schedule", "run", "nightly")
             while '"delivered"' not in pal(tmp_path, env, "schedule", "show", "nightly", "--json"):

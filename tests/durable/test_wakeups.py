@@ -28,6 +28,7 @@ from pure_agent_loop.testing import ScriptedLLM, call
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name ~ 'listener$' AND datname = ?"
 CONNECTIONS = "SELECT application_name FROM pg_stat_activity WHERE application_name ~ '^pure-agent-loop'"
 BEATS = 4
+WINDOWS = 4  # in which it has to become idle
 BACKLOG = 8  # at one per look, more than the patience of `until`
 FORKS = """
 import os, sys
@@ -345,11 +346,12 @@ def test_idle_worker_makes_less_than_a_commit_a_second_on_few_connections(loggin
         def beats(start):
             return log.read_text().count("INSERT INTO pal_durable.workers", start)
 
-        start = len(log.read_text())
-        until(lambda: beats(start) > 2)  # it looks often after a run
-        settled = len(log.read_text())
-        until(lambda: beats(settled) >= BEATS)
-        assert commits_a_second(log.read_text()[settled:], set(mine)) < 1
+        def rate():
+            start = len(log.read_text())
+            until(lambda: beats(start) >= BEATS)
+            return commits_a_second(log.read_text()[start:], set(mine))
+
+        assert any(rate() < 1 for _ in range(WINDOWS))  # it looks often after a run
         assert 2 <= len(watching.execute(CONNECTIONS).fetchall()) <= 4
 
 

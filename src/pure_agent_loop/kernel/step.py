@@ -210,8 +210,11 @@ class Step:
     def title(self, call: ToolCallRun, kind: Literal["asks", "running"]) -> str:
         """Return the title of a call in the words of its tool; empty if it has none."""
         tool, redactor = call.tool, self.kit.redactor
-        title = "" if tool is None else tool.call_title(getattr(tool, kind), call.args)
-        return title if redactor is None or not title else redactor.redact(title)
+        template = "" if tool is None else tool.asks if kind == "asks" else tool.running
+        if tool is None or not template:
+            return ""
+        title = tool.call_title(template, call.args)
+        return title if redactor is None else redactor.redact(title)
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the run's deadline; None if it has none."""

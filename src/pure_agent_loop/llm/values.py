@@ -226,17 +226,18 @@ class TokenUsage:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        return {
-            **dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True)),
-            # Omitted if None, as in records of older versions.
-            **present(
-                cache_write_tokens=self.cache_write_tokens,
-                by_model={name: usage.to_dict() for name, usage in self.by_model} or None,
-                cost=self.cost,
-                cache_missed_tokens=self.cache_missed_tokens,
-                cache_write_1h_tokens=self.cache_write_1h_tokens,
-            ),
-        }
+        data = dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
+        if self.cache_write_tokens is not None:  # omitted if None, as in records of older versions
+            data["cache_write_tokens"] = self.cache_write_tokens
+        if self.by_model:
+            data["by_model"] = {name: usage.to_dict() for name, usage in self.by_model}
+        if self.cost is not None:
+            data["cost"] = self.cost
+        if self.cache_missed_tokens is not None:
+            data["cache_missed_tokens"] = self.cache_missed_tokens
+        if self.cache_write_1h_tokens is not None:
+            data["cache_write_1h_tokens"] = self.cache_write_1h_tokens
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
@@ -317,8 +318,12 @@ class ToolCall:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        rest = present(invalid=self.invalid, extra=self.extra or None)
-        return {"id": self.id, "name": self.name, "arguments": self.arguments, **rest}
+        data: dict[str, Any] = {"id": self.id, "name": self.name, "arguments": self.arguments}
+        if self.invalid is not None:
+            data["invalid"] = self.invalid
+        if self.extra:
+            data["extra"] = self.extra
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:

@@ -352,6 +352,8 @@ class StreamRedactor:
             if start < keep < end:  # this match may be part of a longer secret
                 keep = start
         self._held = text[keep:]
+        if not spans and not self._shown:
+            return text[:keep]
         return self._new(text[:keep], [span for span in spans if span[1] <= keep])
 
     def line_end(self) -> str:
@@ -368,6 +370,8 @@ class StreamRedactor:
     def flush(self) -> str:
         """Return the rest at the end of the text."""
         text, self._held = self._held, ""
+        if not self._shown:
+            return self._redactor.redact_known(text)
         return self._new(text, self._redactor._spans(text))
 
     def _new(self, text: str, spans: list[tuple[int, int, str]]) -> str:
