@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from pure_agent_loop.testing import call
+from pure_agent_loop import Agent
+from pure_agent_loop.testing import ScriptedLLM, call
 
 SLIDER = ".time input[type=range]"
 
@@ -54,3 +55,19 @@ def test_continue_from_a_step(guest, files):
     expect(guest.page.locator("h1")).to_contain_text("(fork)")
     expect(guest.page.locator(".said")).to_have_count(1)
     assert file_of(guest).read_text() == ("one\n" if files else "two\n")
+
+
+def test_a_step_that_is_not_loaded_yet_is_loaded_when_looked_at(serve, visit):
+    server = serve([])
+    session = "20260101-000000-0123456789abcdef0123456789abcdee"
+    agent = Agent(llm=ScriptedLLM([f"Answer {n}." for n in range(120)]), sessions=server.folder / "sessions")
+    for number in range(120):
+        agent.run(f"Question {number}", session_id=session)
+    guest = visit(server)
+    guest.page.goto(f"{server.url}/#s={session}")
+    guest.page.locator(SLIDER).focus()
+    expect(guest.page.locator(SLIDER)).to_have_attribute("max", "120")
+    guest.page.locator(SLIDER).fill("0")
+    expect(guest.page.locator(".prose").last).to_have_text("Answer 0.")
+    expect(guest.page.locator(".said")).to_have_count(1)
+    expect(guest.page.locator(".past")).to_contain_text("No snapshots of files")

@@ -60,6 +60,7 @@ export function Log() {
     setPage({ view, shown: shown + PAGE });
   };
   const end = () => { boxRef.current.scrollTop = boxRef.current.scrollHeight; };
+  useEffect(() => { if (store.past.value && !items.length && view.earlier > 0) more(); }); // the step that is looked at is not here yet
   const isEmpty = store.isFresh();
   return html`<div class="log-frame"><section class="log" ref=${boxRef} onScroll=${scrolled} onWheel=${touch} onTouchMove=${touch} onKeyDown=${touch} onPointerDown=${touch} onPointerMove=${touch} tabindex="0" aria-label=${t("log")}>
     <div class="column">

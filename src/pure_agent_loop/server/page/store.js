@@ -184,6 +184,7 @@ export const open = guarded(async (session, isReset = false) => {
   queue = [];
   waitingIn(session).filter((each) => each.started).forEach((each) => forget(each.key));
   const opened = new View();
+  opened.total = Infinity; // until it is known
   batch(() => { if (!isReset) leavePlace(); current.value = session; view.value = opened; questions.value = []; sideOpen.value = false; });
   const details = await api("GET", `${sessionAt(session)}?limit=${TURNS}&before=${END}`);
   if (current.value !== session || view.value !== opened) return;
@@ -195,6 +196,7 @@ export const open = guarded(async (session, isReset = false) => {
   const isNew = (entry) => isWhole && entry.time >= newest.created;
   const recorded = details.entries.filter(isNew);
   opened.earlier = details.entries[0]?.index ?? 0;
+  opened.total = details.total;
   opened.next = recorded[0]?.index ?? details.total;
   opened.versions.value = details.versions;
   const { adopt, showEntries, showSent } = await import("./records.js");

@@ -20,22 +20,24 @@ addWords({
   notText: ["not text", "非文本"],
   answered: ["Answer", "回答"],
 });
+const MAX_READ = store.TURNS; // entries that are read before anybody looks back
 const EDITS = ["write_file", "edit_file"];
 
 export function Time() {
-  const session = store.current.value, run = store.view.value.run.value, isRunning = store.isOpen(run);
-  const [steps, setSteps] = useState([]), at = store.past.value, keys = useRef(null);
-  useEffect(() => { // read anew when a run ends
+  const session = store.current.value, view = store.view.value, isRunning = store.isOpen(view.run.value), isLong = view.items.value && view.total > MAX_READ;
+  const [steps, setSteps] = useState([]), [isWanted, setWanted] = useState(false), mayRead = isWanted || !isLong, at = store.past.value, keys = useRef(null);
+  useEffect(() => { // read anew when a run ends; much only when it is wanted
     let isMounted = true;
     store.past.value = null;
-    if (session && !isRunning) store.entriesOf(session).then((entries) => isMounted && setSteps(stepsOf(entries)), store.showError);
+    if (session && !isRunning && mayRead) store.entriesOf(session).then((entries) => isMounted && setSteps(stepsOf(entries)), store.showError);
     return () => { isMounted = false; store.past.value = null; };
-  }, [session, isRunning]);
+  }, [session, isRunning, mayRead]);
   const go = (index) => { store.past.value = steps[index] ? { ...steps[index], index } : null; };
   keys.current = (event) => {
     const way = { "[": -1, "]": 1 }[event.key];
     if (event.key === "Escape" && at) store.past.value = null;
     if (!way || event.ctrlKey || event.metaKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+    if (!steps.length) setWanted(true);
     go(Math.max(0, (at ? at.index : steps.length) + way));
   };
   useEffect(() => {
@@ -43,11 +45,12 @@ export function Time() {
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, []);
-  if (isRunning || steps.length < 2) return null;
+  if (isRunning || (steps.length < 2 && !isLong)) return null;
+  const want = () => setWanted(true);
   const words = at ? t("stepAt", { n: at.index + 1, all: steps.length, what: at.what, time: clock(at.time) }) : t("now");
   return html`<section class="time" aria-label=${t("timeLine")}>
     <div class="time-line"><div class="dots" aria-hidden="true">${steps.map((step, index) => html`<i key=${step.step} class="${step.kind} ${at && index > at.index ? "later" : ""}"></i>`)}</div>
-      <input type="range" min="0" max=${steps.length} value=${at ? at.index : steps.length} aria-label=${t("timeLine")} aria-valuetext=${words} title="[ ]" onInput=${(event) => go(Number(event.target.value))} /></div>
+      <input type="range" min="0" max=${steps.length} value=${at ? at.index : steps.length} aria-label=${t("timeLine")} aria-valuetext=${words} title="[ ]" onPointerEnter=${want} onFocus=${want} onInput=${(event) => go(Number(event.target.value))} /></div>
     ${at && html`<p><strong>${words}</strong></p><${Past} key=${session} at=${at} session=${session} />`}</section>`;
 }
 

@@ -26,6 +26,7 @@ export class View {
     this.steered = []; // messages that a run has taken, and the model has not read yet
     this.versions = signal([]); // messages with several versions: their entry's number, the version shown, and the session of each
     this.next = undefined; // number of the next message's entry, if known
+    this.total = 0; // number of entries when it was opened
     this.earlier = 0; // number of entries before those that are shown
     this.onSent = null; // called for a message: its files are in the records
   }
