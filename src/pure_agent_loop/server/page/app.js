@@ -8,7 +8,6 @@ import { Log } from "./log.js";
 import { Composer } from "./composer.js";
 import { Icon } from "./icons.js";
 import { Menu } from "./menu.js";
-import { Questions } from "./questions.js";
 
 // Panels: file and export, loaded on first use.
 const PANELS = { login: ["login", "Login"], timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["inbox", "Inbox"], time: ["time", "Time"] };
@@ -33,6 +32,14 @@ function Dialog() {
   return asked && known && html`<${known[asked.name]} key=${asked.name} ...${asked} />`;
 }
 
+// Pending questions. The region is there before them, so that a screen reader reads them out.
+function Questions() {
+  const [known, setKnown] = useState(null), asked = store.questions.value;
+  useEffect(() => { if (asked.length && !known) load("questions").then(setKnown, store.showError); }, [asked.length]);
+  return html`<div class="questions" role="region" aria-live="polite" aria-label=${store.stateWord("waiting")}>
+    ${known && asked.map((question) => html`<${known.Card} key=${question.call_id} question=${question} />`)}</div>`;
+}
+
 // Keys that work everywhere on the page.
 function pressed(event) {
   const isText = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName), ask = (name) => { event.preventDefault(); store.dialog.value = store.dialog.value ? null : { name }; };
@@ -55,14 +62,14 @@ export function App() {
   const name = store.panel.value, isPlace = store.isPlace(name), isDrawer = name && !isPlace && (store.current.value || !OF_SESSION.includes(name));
   if (connection.value === "signedOut") return html`<main class="login"><${Panel} key="login" name="login" /></main>`;
   if (!store.me.value) return html`<main class="login"><p>${t("connecting")}</p></main>`;
-  const isFresh = store.isFresh();
+  const isFresh = store.isFresh(), { items, earlier } = store.view.value, hasSteps = earlier > 0 || items.value.filter((item) => ["call", "answer"].includes(item.kind)).length > 1;
   return html`<${Dialog} />${!isPlace && html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>${t("skip")}</a>`}
     <div class="page ${store.sideOpen.value ? "side-open" : ""} ${isDrawer ? "with-drawer" : ""}">
       <${Sidebar} />
       <div class="scrim" onClick=${() => { store.sideOpen.value = false; }}></div>
       <main class=${isFresh && !isPlace ? "fresh" : ""}>
         <${Head} place=${isPlace ? TITLES[name] : ""} />
-        ${isPlace ? html`<${Panel} key=${name} name=${name} /><${Status} />` : html`${store.current.value && html`<${Panel} key=${store.current.value} name="time" />`}<${Log} /><${Status} /><${Questions} /><${Composer} />`}
+        ${isPlace ? html`<${Panel} key=${name} name=${name} /><${Status} />` : html`${store.current.value && hasSteps && html`<${Panel} key=${store.current.value} name="time" />`}<${Log} /><${Status} /><${Questions} /><${Composer} />`}
       </main>
       ${isDrawer && html`<${Drawer} name=${name} />`}
     </div>`;

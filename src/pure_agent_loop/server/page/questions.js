@@ -6,11 +6,6 @@ import { Icon } from "./icons.js";
 import * as store from "./store.js";
 import { clock, hasWord, seconds, subject, t, verb } from "./words.js";
 
-export function Questions() {
-  return html`<div class="questions" role="region" aria-live="polite" aria-label=${store.stateWord("waiting")}>
-    ${store.questions.value.map((question) => html`<${Card} key=${question.call_id} question=${question} />`)}</div>`;
-}
-
 // Asks for permission to show notifications, if the browser has no decision yet.
 export function Notify() {
   const [allowed, setAllowed] = useState(globalThis.Notification?.permission);

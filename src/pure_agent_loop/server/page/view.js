@@ -26,7 +26,6 @@ export class View {
     this.steered = []; // messages that a run has taken, and the model has not read yet
     this.versions = signal([]); // messages with several versions: their entry's number, the version shown, and the session of each
     this.next = undefined; // number of the next message's entry, if known
-    this.total = 0; // number of entries when it was opened
     this.earlier = 0; // number of entries before those that are shown
     this.onSent = null; // called for a message: its files are in the records
   }
@@ -258,15 +257,13 @@ export class View {
     else if (last?.kind === "start") { last.plain += `\n${data.message}`; this.changed(last); } else this.add("start", { plain: data.message }); // before the first step: folded
   }
 
-  on_error(data) {
+  on_error({ error: plain = "", title, fix }) {
     this.drop(this.retrying);
-    if (data.error || data.title) this.add("error", { plain: data.error || "", title: data.title, fix: data.fix });
+    if (plain || title) this.add("error", { plain, title, fix });
   }
-
   on_run_state(data, event, run) {
     if (!run) return;
-    run.state = data.state;
-    run.waitsSince = event.timestamp;
+    Object.assign(run, { state: data.state, waitsSince: event.timestamp });
     this.endModel(run, event);
     this.run.value = { ...run };
   }
