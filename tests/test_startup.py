@@ -60,7 +60,7 @@ HELP |= {
     "support.text",
     "support.variables",
 }
-MAX_OURS, MAX_MODULES = 200, 611  # before the prompt
+MAX_OURS, MAX_MODULES = 202, 611  # before the prompt; two are for sessions in a list, and for calling a person back
 
 
 def loaded(shown: str) -> set[str]:

@@ -27,7 +27,6 @@ from pure_agent_loop.schema.calling import (
 from pure_agent_loop.schema.described import Described, Example, check_name
 from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.schema.signature import wanted_deps
-from pure_agent_loop.schema.titles import check_title, title_of
 from pure_agent_loop.support.abilities import as_protocol, checked_function
 from pure_agent_loop.support.checks import is_whole, require, require_value
 from pure_agent_loop.support.failures import log_failure
@@ -182,7 +181,10 @@ class Tool(Described, Generic[P, R_co]):
         if not isinstance(self.destructive, bool):
             checked_function(f"Tool {self.name!r}: destructive", self.destructive, "args")
         for name in _TITLES:
-            check_title(f"Tool {self.name!r}: {name}", getattr(self, name), self.argument_names)
+            if (template := getattr(self, name)) != "":
+                from pure_agent_loop.schema.titles import check_title
+
+                check_title(f"Tool {self.name!r}: {name}", template, self.argument_names)
 
     @property
     def function(self) -> Callable[P, R_co]:
@@ -252,7 +254,11 @@ class Tool(Described, Generic[P, R_co]):
 
     def call_title(self, template: str, args: Mapping[str, Any]) -> str:
         """Return a title of a call, safe to show, such as ``tool.call_title(tool.asks, args)``; or ""."""
-        return title_of(template, args, self.parameters.get("properties", {})) if template else ""
+        if not template:
+            return ""
+        from pure_agent_loop.schema.titles import title_of
+
+        return title_of(template, args, self.parameters.get("properties", {}))
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
         """Return the kind and text of the error `invoke` would report for invalid arguments; None if

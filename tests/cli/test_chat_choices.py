@@ -24,7 +24,7 @@ def test_model_chosen_in_a_conversation_is_kept_when_it_is_resumed(pal, maker, s
     for words, model in ((("-c",), "lasting-2"), (("-c", "--model", "lasting-1"), "lasting-1")):
         with screen_class(pal, *words) as screen:
             screen.until("Hello from the maker")
-            screen.until(f"(?m)^{model} · ")
+            screen.until(f"(?m)^{model} ·")
             screen.type(f"now {model}" + ENTER)
             screen.until(f"(?s)> now {model}.*Hello from the maker")
             leave(screen)

@@ -98,7 +98,7 @@ class TestInTmux:
 
     def test_the_mode_by_a_key(self, chat):
         screen = chat([])
-        for mode in ("plan", "auto", "ask"):
+        for mode in ("guard", "plan", "auto", "ask"):
             screen.type("\x1b[Z")
             screen.until(lambda screen, mode=mode: screen.text.splitlines()[-1].startswith(f"{mode} ⇧⇥"))
         leave(screen)

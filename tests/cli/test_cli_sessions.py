@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conversations import without_facts
 from tests.helpers import unframed
 
-from pure_agent_loop.cli.which_session import age
+from pure_agent_loop.cli.session_list import age
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedServer, answer, call, status
 

@@ -67,7 +67,7 @@ MISTAKES = {
         lambda: ReactLoop(llm=LLM, llm_kwargs={"output_type": int}),
         ["no option 'output_type'", "output_type= of Agent"],
     ),
-    "several answers": (lambda: Agent(llm=LLM, n=2), ["no option 'n'", "a single answer"]),
+    "several answers": (lambda: Agent(llm=LLM, n=2), ["no option 'n'", "one answer only"]),
     "a history": (lambda: Agent(llm=LLM, messages=[]), ["no option 'messages'", "run()"]),
     "a field of one server": (lambda: Agent(llm=LLM, top_k=5), ["extra_body={'top_k': ...}"]),
     "a field like no other": (

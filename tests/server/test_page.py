@@ -288,6 +288,7 @@ def test_questions_are_allowed_and_refused(serve, visit):
     guest.say("Do two")
     card = guest.page.locator(".card")
     expect(card.locator("pre").last).to_contain_text("ls·(3000 blanks)·; rm -rf x\\u{2800}\\u{202e}")
+    card.get_by_text("Details").click()
     expect(card.locator("li")).to_have_text(["ls", "rm -rf x\\u{2800}\\u{202e}"])
     card.get_by_role("button", name="Deny").click()
     card.get_by_role("textbox").fill("Too risky")

@@ -62,7 +62,7 @@ def test_the_words_of_a_denial():
     result = next(entry for entry in read_story(told(answer)).entries if entry.kind == "result")
     assert (result.verdict, result.by, result.said) == ("deny", "ada", "Wait.")
     document = to_html(told(answer))
-    assert "Result of refund (denied)" in document
+    assert "refund (denied)" in document
     assert "failed)" not in document
     assert '<section class="user"><h2>User</h2>\n<pre>Wait.</pre></section>' in document
 

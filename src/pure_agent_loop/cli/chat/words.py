@@ -59,11 +59,11 @@ COMMANDS = [  # the most used commands first
     "keys",
     "exit",
 ]
-GROUPS = {  # of `/help`
-    "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "time", "export", "exit"],
+GROUPS = {  # of `/help`; /unfold is among the keys
+    "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "export", "exit"],
     "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "doctor"],
-    "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
-    "more": ["help", "status", "theme", "key", "keys", "unfold"],
+    "files": ["diff", "undo", "redo", "time", "memory", "editor"],
+    "more": ["help", "status", "theme", "key", "keys", "copy"],
 }
 # Commands from other programs, answered with a hint.
 HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug", "hooks", "todos", "review"]

@@ -144,7 +144,7 @@ MESSAGES = {
     "command_key": "更换服务器的密钥",
     "command_mcp": "MCP 服务器及其工具",
     "command_mode": "模式：何时询问你",
-    "command_permissions": "规则；allow 规则 添加，remove 规则 移除",
+    "command_permissions": "规则；allow、remove",
     "command_tools": "模型可用的工具",
     "command_sessions": "列出；2 继续，2? 预览",
     "command_new": "开始新会话",
