@@ -9,9 +9,9 @@ A call is made without a question if nothing untrusted was read before, or if al
 
 1.  The call is not `destructive`.
 2.  At least one of its values is the user's, or a handle.
-3.  Each value is known: it stands in the trusted texts as whole words, or it is a handle. Free text
-    (`PROSE`), dates, booleans, nulls, empty values, and values that the schema lists or sets as its default
-    need not be known.
+3.  Each value is known: it stands in the trusted texts as whole words, or it is a handle; so is each key
+    that the schema does not list. Free text (`PROSE`), dates, booleans, nulls, empty values, and values that
+    the schema lists or sets as its default need not be known.
 4.  Each link, e-mail address and account number (`ADDRESSES`) inside free text is known.
 
 A *handle* is an identifier in a field of a JSON result whose call had only known values: it names one of
@@ -26,6 +26,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -45,7 +46,9 @@ PROSE = (
     "text",
     "title",
 )
-"""Last words of the names of arguments, and of fields, that hold free text: ``email_body`` is one."""
+"""Last words of the names of arguments, and of fields, that hold free text: ``email_body`` is one.
+
+Only names that the schema lists count, if it lists any."""
 RECIPIENTS = (
     "account", "address", "addresses", "attendees", "bcc", "cc", "channel", "email", "emails", "iban",
     "participants", "phone", "receiver", "recipient", "recipients", "to", "url", "user",
@@ -64,15 +67,21 @@ ADDRESSES = {
     ),
     "link": re.compile(
         rf"(?<!{_W})[a-z][a-z0-9+.-]{{0,30}}://{_PATH}+|(?<!{_W})(?:mailto|tel|javascript|data):{_PATH}+"
-        rf"|(?<!{_W})(?:(?:{_W}|-){{1,63}}\.){{1,9}}(?:(?:{ENDINGS})(?!{_W}|-|\.{_W})|{_W}{{2,63}}(?=/{_W}))(?::\d+)?(?:[/?#]{_PATH}*)?"
+        rf"|(?<![\w:/])//{_W}{_PATH}*"
+        rf"|(?<!{_W})(?:(?:{_W}|-){{1,63}}[.\u3002]){{1,9}}"
+        rf"(?:(?:{ENDINGS}|xn--[a-z0-9-]{{2,59}})(?!{_W}|-|\.{_W})|{_W}{{2,63}}(?=/{_W}))"
+        rf"(?::\d+)?(?:[/?#]{_PATH}*)?"
         rf"|(?<!{_W})\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?!{_W}|\.\d)(?::\d+)?(?:/{_PATH}*)?",
         re.I,
     ),
     "iban": re.compile(
         rf"(?<!{_W})(?:[A-Za-z]{{2}}\d{{2}}[A-Za-z0-9]{{11,30}}"
-        rf"|[A-Z]{{2}}\d{{2}}(?:[ -][A-Z0-9]{{4}}){{2,7}}(?:[ -]\d{{1,4}})?)(?!{_W})"
+        rf"|[A-Z]{{2}}\d{{2}}(?:[ .-][A-Z0-9]{{4}}){{2,7}}(?:[ .-]\d{{1,4}})?)(?!{_W})"
     ),
-    "account": re.compile(rf"(?<!{_W})(?<!\d\.)\+?\(?\d(?:[ ()-]{{0,2}}\d){{7,33}}(?!{_W}|\.\d)"),
+    "account": re.compile(
+        rf"(?<!{_W})(?<!\d\.)(?:\+?\(?\d(?:[ ()-]{{0,2}}\d){{7,33}}"
+        rf"|\+?\d{{1,5}}(?:\.\d{{2,5}}){{3,8}}|\d{{3,5}}(?:\.\d{{3,5}}){{2}})(?!{_W}|\.\d)"
+    ),
 }
 """Forms of addresses: e-mail, link, IBAN, and account or phone numbers of 8 digits and more.
 
@@ -82,10 +91,15 @@ _DATE = re.compile(
     r"|\d\d?:\d\d(?::\d\d)?|\d\d?[./]\d\d?[./]\d{2,4}",
     re.I,
 )
-_NUMBER = re.compile(rf"(?<!{_W})(?<!\d\.)-?\d+(?:[ ,']\d{{3}}){{0,9}}(?:\.\d+)?(?!{_W}|\.\d)")
+_GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,9}(?:\.\d+)?"  # another comma is a decimal sign: 12,50
+_NUMBER = re.compile(
+    rf"(?<!{_W})(?<!\d[.,'])-?(?:{_GROUPS}|\d{{1,3}}(?:\.\d{{3}}){{1,9}},\d+"
+    rf"|\d{{1,3}}(?:'\d{{3}}){{1,9}}(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?!{_W}|[.,']\d)"
+)
 _GOES_ON = re.compile(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # a word continues: directly, or behind one sign
 _AROUND = 60  # characters of a source shown on each side of a value
 _LONGEST = 200  # characters of a handle
+_HANDLE = re.compile(r"[^\W_][\w.:#/-]*")  # what an identifier is made of
 
 
 class ReadText(NamedTuple):
@@ -179,7 +193,10 @@ class Origins:
             origin.value
             for origin in self.values
             if origin.is_strange
-            and (_ends_in(origin.argument, (*RECIPIENTS, *names)) or _address_of(origin.value) is not None)
+            and (
+                _ends_in(_last((*origin.argument.split("."),)), (*RECIPIENTS, *names))
+                or _address_of(origin.value) is not None
+            )
         ]
 
 
@@ -203,17 +220,21 @@ class Knowledge:
     """Texts read so far; the incremental form of `provenance`."""
 
     def __init__(self) -> None:
-        self._words: list[str] = []  # trusted texts, normalised
-        self._numbers: set[float] = set()
+        self._raw: list[str] = []  # trusted texts
+        self._words: list[str] = []  # the same, normalised
+        self._figures: set[str] = set()  # numbers in them
+        self._numbers: set[Decimal] = set()
         self._addresses: set[str] = set()
         self._handles: dict[str, set[str]] = {}
         self._others: list[ReadText] = []
 
     def trust(self, text: str) -> None:
         """Add a text of the user."""
-        words = _normal(text)
-        self._words.append(words)
-        self._numbers |= {_number(match[0]) for match in _NUMBER.finditer(words)}
+        self._raw.append(text)
+        self._words.append(_normal(text))
+        figures = {figure for figure, _ in _numbers_in(text)}
+        self._figures |= figures
+        self._numbers |= set(map(Decimal, figures))
         self._addresses |= {address for address, _ in _addresses_in(text)}
 
     def read(self, result: ReadText) -> None:
@@ -242,12 +263,13 @@ class Knowledge:
 
     def _values(self, call: GuardedCall, *, shows: bool) -> Iterator[Origin]:
         """Yield the origins of all values; where strange ones come from only if `shows`."""
-        for path, value, schema in _leaves(call.args, call.parameters, call.parameters):
+        for names, value, schema, is_listed in _leaves(call.args, call.parameters, call.parameters):
             text = value if isinstance(value, str) else json.dumps(value)
-            kind = self._kind(path, value, call)
+            path, name = ".".join(map(str, names)), _last(names)
+            kind = self._kind(name, value, call)
             if kind in ("you", "source"):
                 yield self._found(path, text, shows=shows) if kind == "source" else Origin(path, text, "you")
-            elif isinstance(value, str) and _ends_in(path, (*PROSE, *call.prose)):
+            elif isinstance(value, str) and _ends_in(name, (*(PROSE if is_listed else ()), *call.prose)):
                 unknown = dict.fromkeys(
                     found for address, found in _addresses_in(text) if address not in self._addresses
                 )
@@ -260,24 +282,30 @@ class Knowledge:
             else:
                 yield self._found(path, text, shows=shows, is_strange=True)
 
-    def _kind(self, path: str, value: Any, call: GuardedCall) -> Literal["you", "source", ""]:
+    def _kind(self, name: str, value: Any, call: GuardedCall) -> Literal["you", "source", ""]:
         """Return ``you`` for a value in the trusted texts, ``source`` for a handle, otherwise ``""``."""
         if isinstance(value, bool) or value in (None, "", [], {}):
             return ""
-        word = _normal(str(value))
-        if (address := _address_of(str(value))) is not None and address in self._addresses:
-            return "you"
-        if _NUMBER.fullmatch(word) is not None and _number(word) in self._numbers:
-            return "you"
-        is_text = address is None and isinstance(value, str) and word != ""
-        if is_text and any(_place(word, text) is not None for text in self._words):
+        written = str(value)
+        word, address = _normal(written), _address_of(written)
+        if _is_folded(written) and not any(written in text for text in self._raw):
+            return ""  # it looks like the user's, and is another one
+        if (address in self._addresses) or self._has(value, word, is_text=address is None):
             return "you"
         names = self._handles.get(word)
-        if not names or address is not None or _last(path) in call.recipient:
+        if not names or address is not None or name in call.recipient:
             return ""
         if isinstance(value, (int, float)) or word.replace(".", "", 1).isdigit():
-            return "source" if any(_same(name, _name(_last(path))) for name in names) else ""
+            return "source" if any(_same(other, _name(name)) for other in names) else ""
         return "source"
+
+    def _has(self, value: Any, word: str, *, is_text: bool) -> bool:
+        """Return True if the trusted texts have a value: a number as one, or the words in a row."""
+        if isinstance(value, (int, float)):
+            return Decimal(str(value)) in self._numbers
+        if _NUMBER.fullmatch(word) is not None:
+            return _figure(word) in self._figures  # a code, too: 007 is not 7
+        return is_text and any(_place(word, text) is not None for text in self._words)
 
     def _found(self, path: str, value: str, *, shows: bool, is_strange: bool = False) -> Origin:
         word = _normal(value)
@@ -295,26 +323,34 @@ class Knowledge:
 # -- values of a call ------------------------------------------------------------------------------------
 
 
+Path = tuple[str | int, ...]
+
+
 def _leaves(
-    value: Any, schema: Any, root: Mapping[str, Any], path: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each value inside a value, with its path and schemas; unlisted keys are values, too."""
+    value: Any, schema: Any, root: Mapping[str, Any], path: Path = (), *, is_listed: bool = True
+) -> Iterator[tuple[Path, Any, Any, bool]]:
+    """Yield each value inside a value, with its path and schemas, and whether the schema lists its name.
+
+    Unlisted keys are values, too; of a schema without names, only those inside an argument.
+    """
     schemas = [*_options(schema, root)]
     if isinstance(value, Mapping) and value:
         named: dict[str, Any] = {}
         for option in schemas:
             named |= option.get("properties") or {}
+        has_names = any("properties" in option for option in _options(root, root))
         for key, inner in value.items():
-            inside = f"{path}.{key}" if path else str(key)
-            if path and key not in named:
-                yield inside, str(key), {}
-            yield from _leaves(inner, named.get(key, {}), root, inside)
+            inside = (*path, key)
+            if key not in named and (path or has_names):
+                yield inside, str(key), {}, False
+            is_known = is_listed and (key in named or not has_names)
+            yield from _leaves(inner, named.get(key, {}), root, inside, is_listed=is_known)
     elif isinstance(value, (list, tuple)) and value:
         items: Any = next((option["items"] for option in schemas if option.get("items")), {})
         for number, inner in enumerate(value):
-            yield from _leaves(inner, items, root, f"{path}.{number}")
+            yield from _leaves(inner, items, root, (*path, number), is_listed=is_listed)
     else:
-        yield path, value, schemas
+        yield path, value, schemas, is_listed
 
 
 def _options(schema: Any, root: Mapping[str, Any], depth: int = 8) -> Iterator[Mapping[str, Any]]:
@@ -374,7 +410,8 @@ def is_handle(name: str, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or _ends_in(name, PROSE):
         return False
     text = str(value)
-    return 0 < len(text) <= _LONGEST and not re.search(r"\s", text) and _address_of(text) is None
+    is_short = len(text) <= _LONGEST and _HANDLE.fullmatch(text) is not None
+    return is_short and not any(True for _ in _addresses_in(text))
 
 
 # -- texts -----------------------------------------------------------------------------------------------
@@ -392,12 +429,18 @@ def _normal(text: str) -> str:
     return _flat(text).lower()
 
 
+def _is_folded(text: str) -> bool:
+    """Return True if `_flat` replaces or removes more than white space."""
+    return not text.isascii() and " ".join(text.split()) != _flat(text)
+
+
 def _place(word: str, text: str) -> int | None:
-    """Return where a text has some words as a whole; None if it has not."""
-    at = text.find(word)
+    """Return where a text has some words as a whole; None if it has not, or if they are only signs."""
+    at = text.find(word) if any(map(str.isalnum, word)) else -1
     while at >= 0:
         before, after = text[max(0, at - 2) : at], text[at + len(word) : at + len(word) + 2]
-        if not _goes_on(word[0], before[::-1]) and not _goes_on(word[-1], after):
+        starts = not before.endswith(("/", ".", "~", "\\")) and not _goes_on(word[0], before[::-1])
+        if starts and not _goes_on(word[-1], after):
             return at
         at = text.find(word, at + 1)
     return None
@@ -405,11 +448,38 @@ def _place(word: str, text: str) -> int | None:
 
 def _goes_on(edge: str, beside: str) -> bool:
     """Return True if a word continues: directly, or behind one sign such as a hyphen."""
-    return re.match(_W, edge) is not None and _GOES_ON.match(beside) is not None
+    has_blanks = not edge.isalnum() or re.match(_W, edge) is not None  # Chinese has none between words
+    return has_blanks and _GOES_ON.match(beside) is not None
 
 
-def _number(text: str) -> float:
-    return float(re.sub(r"[ ,']", "", text))
+def _figure(text: str) -> str:
+    """Return a number without signs between its groups, and with a decimal point."""
+    text = text.replace("'", "")
+    if "," in text and not re.fullmatch(f"-?{_GROUPS}", text):
+        return text.replace(".", "").replace(",", ".")
+    return text.replace(",", "")
+
+
+def _numbers_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each number in a text, as `_figure` and as written; of blanks only no-break ones group digits."""
+    plain = re.sub(r"(?<=\d)[\xa0\u2009\u202f](?=\d{3}(?!\d))", "'", text)
+    for match in _NUMBER.finditer(_flat(plain)):
+        yield _figure(match[0]), match[0]
+
+
+def without(text: str, values: Iterable[str]) -> str:
+    """Return a text without some values, however they are written in it."""
+    text = _flat(text) if values else text
+    for value in values:
+        word, address = _normal(value), _address_of(value)
+        found = [shown for same, shown in _addresses_in(text) if same == address]
+        if _NUMBER.fullmatch(word):
+            found += [
+                shown for figure, shown in _numbers_in(text) if Decimal(figure) == Decimal(_figure(word))
+            ]
+        for shown in (*found, word):
+            text = re.sub(rf"(?<!{_W}){re.escape(shown)}(?!{_W})", "\n", text, flags=re.I) if shown else text
+    return text
 
 
 def _addresses_in(text: str) -> Iterator[tuple[str, str]]:
@@ -434,11 +504,11 @@ def _address_of(text: str) -> str | None:
 
 def _canonical(kind: str, found: str) -> str:
     if kind in ("iban", "account"):
-        return re.sub(r"[ ()+-]", "", found).upper()
+        return re.sub(r"[ ().+-]", "", found).upper()
     if kind == "mail":
         return found.lower()
-    scheme, sep, rest = found.partition("://")
-    host, slash, path = (rest if sep else found).partition("/")
+    scheme, sep, rest = found.replace("\u3002", ".").partition("://")
+    host, slash, path = (rest if sep else scheme.removeprefix("//")).partition("/")
     scheme = scheme.lower() if sep and scheme.lower() not in ("http", "https") else ""
     return f"{scheme}:{host.lower()}{slash}{path}".rstrip("/")
 
@@ -446,9 +516,9 @@ def _canonical(kind: str, found: str) -> str:
 # -- names -----------------------------------------------------------------------------------------------
 
 
-def _last(path: str) -> str:
+def _last(path: Path) -> str:
     """Return the name of the innermost argument on a path."""
-    return next((part for part in reversed(path.split(".")) if not part.isdigit()), "")
+    return next((str(part) for part in reversed(path) if not str(part).isdigit()), "")
 
 
 def _name(name: str) -> str:
@@ -456,9 +526,9 @@ def _name(name: str) -> str:
 
 
 @lru_cache(4_096)
-def _ends_in(path: str, names: tuple[str, ...]) -> bool:
-    """Return True if the last name on a path is one of the names, or ends in one."""
-    name = _name(_last(path))
+def _ends_in(name: str, names: tuple[str, ...]) -> bool:
+    """Return True if a name is one of the names, or ends in one."""
+    name = _name(name)
     return any(_same(name, _name(other)) for other in names if len(_name(other)) <= len(name))
 
 

@@ -47,7 +47,8 @@ def strange(origins):
             "bcc": None,
         },
         {"name": "report", "amount": 1000},
-        {"amount": "1000.00"},
+        {"amount": "1000"},
+        {"amount": 1000.0},
         {"iban": "DE89370400440532013000"},
         {"url": "https://bank.org/a"},
         {"body": "see https://bank.org/a", "to": "ann@home.org"},
@@ -159,6 +160,91 @@ def test_recipients_are_what_an_answer_can_make_known():
     origins = judged({"to": "bob@home.org", "amount": 7, "code": "evil.com/x", "friend": "Al"})
     assert origins.recipients() == ["bob@home.org", "evil.com/x"]
     assert origins.recipients(["friend"]) == ["bob@home.org", "evil.com/x", "Al"]
+
+
+def asks(task, value, read=FOUND, **more):
+    return judged({"name": value}, task=task, read=[read], **more).asks
+
+
+@pytest.mark.parametrize(
+    ("task", "known", "strange"),
+    [
+        ("Fix docs/readme.md.", ["docs/readme.md"], [".", "/", "docs/", ".md", "/readme.md", "docs"]),
+        ("Write to bob@shop.com.", ["bob@shop.com"], ["@shop.com", "@", "bob@"]),
+        ("Is *this* old? Clean . now.", ["this", "old"], ["*", "?", ".", "**"]),
+        ("Is ../etc/x or ~/y or C:\\z old?", ["../etc/x", "~/y"], ["/etc/x", "etc/x", "/y", "y", "z"]),
+        ("About C++ and #7, .env in docs/ please.", ["C++", "#7", ".env", "docs/"], ["env"]),
+        ("Pay to (Ann).", ["(Ann)", "Ann"], ["nn)"]),
+    ],
+)
+def test_a_sign_at_the_edge_of_a_value_is_a_part_of_a_word(task, known, strange):
+    assert [value for value in known if asks(task, value)] == []
+    assert [value for value in strange if not asks(task, value)] == []
+
+
+@pytest.mark.parametrize(
+    ("task", "known", "strange"),
+    [
+        ("Pay 123456789012345678.", [123456789012345678], [123456789012345680, float("inf"), 1e999]),
+        ("Order 9007199254740992.", [9007199254740992], [9007199254740993, "9007199254740993"]),
+        (
+            "Pin 7, version 1.1, 1,000 euro.",
+            ["7", "1.1", "1000", 7.0],
+            ["007", "1.10", "1.0", "1000.0", "7.0"],
+        ),
+        ("Pin 007.", ["007", 7], ["7"]),
+        ("Pay 12,50 or 1.234,56.", [12.5, "12.50", 1234.56, "12,50"], [12, 50, 1250, "50", "12", 1.234]),
+        ("Pay 1,500 or 0,125.", [1500, 0.125], [1.5, 125, 500, "0125"]),
+        ("Room 12 500.", [12, 500], [12500, "12500"]),
+        ("Pay 12\u202f500 or 7\xa0000.", [12500, 7000, "12500"], [12, 500, 7]),
+        ("\u6c47100\u5143", [100, "100"], [10]),
+    ],
+)
+def test_numbers_are_compared_exactly_and_codes_as_text(task, known, strange):
+    assert [value for value in known if asks(task, value)] == []
+    assert [value for value in strange if not asks(task, value)] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "is_known"),
+    [
+        ("m7", True),
+        ("a/b-c:9#1.x", True), ("DE02.1203.0000.0000.2020.51", False), ("*", False), ("..", False),
+        ("x;eve@evil.com", False), ("eve%40evil.com", False), ("id=eve", False), ("-rf", False),
+        ("to:evil.com/x", False), ("0900.555.111", False), ("(7)", False),
+    ],
+)  # fmt: skip
+def test_a_handle_is_an_identifier_without_an_address(field, is_known):
+    read = FOUND._replace(text=json.dumps({"file": field}))
+    assert asks(TASK, field, read) is not is_known
+
+
+def test_keys_that_the_schema_does_not_list_are_values():
+    schema = {"type": "object", "properties": {"to": NAMES, "more": {"type": "object"}, "body": NAMES}}
+    args = {"to": "ann@home.org", "body": "any"}
+    assert not judged(args, parameters=schema).asks
+    for more in ({"admin": True}, {"text": "any"}, {"more": {"body": "any"}}, {"more": {"to.body": "any"}}):
+        assert judged({**args, **more}, parameters=schema).asks, more
+    assert strange(judged({**args, "pin.code": "report"}, parameters=schema)) == [
+        ("pin.code", "pin.code", "nowhere")
+    ]
+    assert judged({"id": "m7", "x.body": "wolf"}, prose=(), recipient=()).asks
+
+
+@pytest.mark.parametrize("value", ["an\u200bn", "\uff41nn", "ann\u200f", "\xaann", "ann\U000e0053"])
+def test_a_value_that_only_looks_like_the_user_s_is_strange(value):
+    assert asks("Share it with ann.", value)
+    assert not asks(f"Share it with {value}.", value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0900.555.111", "DE02.1203.0000.0000.2020.51", "evil\u3002io/pay", "<a href=//evil/x>", "evil.xn--p1ai"],
+)
+def test_other_ways_to_write_an_address_in_free_text(text):
+    assert judged({"to": "ann@home.org", "body": f"see {text} now"}).reason == "strange"
+    for plain in ("a // b", "1.2.3", "3.14159265", "1.000.000", "// remark", "10.05.2031"):
+        assert not judged({"to": "ann@home.org", "body": plain}).asks, plain
 
 
 def test_texts_without_blanks_between_words():
