@@ -227,7 +227,7 @@ async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]
     call.args = intent.get("args", call.written.arguments)
     if step.kit.permissions.mode == "guard" and call.tool is not None:
         decide_by_guard(step, call, call.tool)
-        step.state.permissions.learn(decision.message)
+        step.state.permissions.learn(decision.message, about=call.origins)
     return step.rule(call, replace(decision, behavior="allow", updated_args=None))
 
 
@@ -398,7 +398,7 @@ async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     permission = await step.effect("ask", call, partial(ask_person, request, step.kit))
     if permission.behavior == "ask":
         return ruling  # the question stays open: the run is suspended
-    step.state.permissions.learn(permission.message)
+    step.state.permissions.learn(permission.message, about=ruling.origins)
     call.asked = True
     ruling = step.rule(call, permission)
     await step.emit_permission(call, permission.behavior, permission.message)

@@ -53,6 +53,10 @@ class GuardMemory:
             self._knowledge, self._calls = Knowledge(), {}
             for text in lead:
                 self._knowledge.trust(text)
+            files = [match[0] for match in FILES.finditer(state.system_prompt)]
+            # What the tools of a model's server read is in no message.
+            for text in [*files, *map(str, kit.options.get("server_tools", ()))]:
+                self._knowledge.read(ReadText(text, model_text("guard_attached")))
             for tool in kit.tools:
                 if is_foreign(tool.name, kit):
                     self._knowledge.read(ReadText(tool.description, tool.name))
@@ -79,9 +83,16 @@ def guarded_call(name: str, args: Mapping[str, Any], kit: Kit) -> GuardedCall:
     tool = kit.tools.get(name)
     if tool is None:
         return GuardedCall(name, args)
-    # A foreign schema could name a stranger's value as a default.
-    parameters = {} if is_foreign(name, kit) else tool.parameters
+    parameters = _names_in(tool.parameters) if is_foreign(name, kit) else tool.parameters
     return GuardedCall(name, args, parameters, tool.prose, tool.recipient)
+
+
+def _names_in(schema: Any) -> Any:
+    """Return a schema without its values: a foreign one could name a stranger's value as a default."""
+    if isinstance(schema, Mapping):
+        values = ("const", "default", "enum")
+        return {key: _names_in(inner) for key, inner in schema.items() if key not in values}
+    return [*map(_names_in, schema)] if isinstance(schema, list) else schema
 
 
 def is_foreign(name: str, kit: Kit) -> bool:

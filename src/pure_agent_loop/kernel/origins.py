@@ -1,8 +1,9 @@
 """Where the texts of a run come from, read from its history, for the mode ``guard``; see `guard`.
 
-Trusted are the user's messages, people's answers, the system prompt without the notes of a folder, and
-results of tools marked ``trusted``. All else is not: other results, summaries, facts and notices, the task of
-a subagent, and the descriptions of tools that a toolset lists.
+Trusted are the user's messages without attached files, people's answers, the system prompt without the notes
+of a folder, and results of tools marked ``trusted``. All else is not: other results, files, the model's
+answers, summaries, facts and notices, the task of a subagent, and the descriptions of tools that a toolset
+lists.
 
 A compaction keeps what it removes in a compact form, under ``before`` in the `meta` of a message: it goes
 wherever the history goes, and to no server.
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pure_agent_loop.guard import fields_in, is_handle
 from pure_agent_loop.llm.messages import META, calls_of, is_question, text_of
 from pure_agent_loop.prompts.frames import without_framed
-from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.language import LANGUAGES, model_text, table
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 MAX_KEPT_CHARS = 4_000  # characters of a removed result that still serve to find where a value comes from
 MAX_KEPT_FIELDS = 500  # fields of a removed result
 MAX_KEPT = 200  # removed results
+_EMBEDDED = [table("model", language)["resource"][1:].partition("=")[0].split() for language in LANGUAGES]
+_TAGS, _FIELDS = map("|".join, zip(("notes", "file"), ("file", "name"), *_EMBEDDED, strict=True))
 # Files in a message or in the system prompt. To the last end: a file could hold the end of its own.
-FILES = re.compile(r"<(notes|file) (?:file|name|path)=.*</\1>", re.S)
+FILES = re.compile(rf"<({_TAGS}) (?:{_FIELDS})=.*</\1>", re.S)
 Entry = dict[str, Any]
 
 
@@ -47,17 +50,22 @@ def entries_of(
         meta: Mapping[str, Any] = message.get(META) or {}
         yield from meta.get("before") or ()
         calls.update((call["id"], call["function"]) for call in calls_of(message))
-        text = text_of(message.get("content") or "")
+        content = message.get("content") or ""
+        text = text_of(content)
         if message["role"] == "tool":
             function = calls.get(message["tool_call_id"], {"name": "", "arguments": "{}"})
             yield {"tool": function["name"], "args": _arguments(function["arguments"]), "text": text}
         elif is_question(message) and not meta.get("model"):
-            spoken = without_framed(FILES.sub("", text))
+            # The parts behind the first one are attached: files, and texts of files.
+            first: Any = content if isinstance(content, str) else [*content][:1]
+            spoken = without_framed(FILES.sub("", text_of(first)))
             yield {"user": spoken}
-            if spoken != text:
+            if spoken != text or first != content:
                 yield {"text": text, "source": model_text("guard_attached")}
         elif message["role"] == "user":
             yield {"text": text, "source": model_text("guard_task" if meta.get("model") else "guard_notice")}
+        elif message["role"] == "assistant" and text and not calls_of(message):
+            yield {"text": text, "source": model_text("guard_answer")}  # of what it read, perhaps elsewhere
 
 
 def _arguments(text: str) -> dict[str, Any]:

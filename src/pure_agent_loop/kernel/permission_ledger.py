@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.guard import without
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import (
     Permission,
@@ -109,9 +110,14 @@ class PermissionLedger:
         self.learn(*recipients)
         return bool(recipients)
 
-    def learn(self, *texts: str) -> None:
-        """Take texts for the user's words, in the mode ``guard``."""
-        texts = texts if self.is_guarded else ()
+    def learn(self, *texts: str, about: Sequence[PlainOrigin] = ()) -> None:
+        """Take texts for the user's words, in the mode ``guard``.
+
+        Args:
+            about: Origins of the call that the texts answer: its strange values do not become known by them.
+        """
+        strange = [origin["value"] for origin in about if origin["is_strange"]]
+        texts = tuple(without(text, strange) for text in texts) if self.is_guarded else ()
         self.known = list(dict.fromkeys([*self.known, *filter(None, texts)]))
 
     def is_too_many(self, call_id: str) -> bool:

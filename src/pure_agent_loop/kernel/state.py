@@ -448,7 +448,7 @@ class QueryState:
         check_waits("question", call_id, questions)
         call = next(call for call in self.pending if call.id == call_id)
         answer = as_answer(verdict)
-        self.permissions.learn(answer.message)
+        self.permissions.learn(answer.message, about=questions[call_id].origins)
         self.rule(call, answer, questions[call_id].args)
 
     def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:

@@ -83,6 +83,8 @@ def user_message(text: str, media: Sequence[JsonFields] = (), *, synthetic: bool
     message: UserMessage = {"role": "user", "content": to_jsonable(parts if media else text)}
     if synthetic:
         message[META] = {"synthetic": True}
+    elif not text and media and media[0]["type"] == "text":
+        message[META] = {"model": True}  # a file without a word of the user
     return message
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.origins import keep_origins
+from pure_agent_loop.kernel.origins import keep_origins, with_meta
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, as_messages, is_question, repair_history, user_message
@@ -246,14 +246,21 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
     names = state.handed_to
     handoff = _next(member_at(first, names[:-1]), names[-1])
     member: HandoffTarget = handoff.agent
-    messages = state.messages
+    below, messages = _restrict(member, kit), state.messages
+    state.permissions.is_guarded |= below.permissions.mode == "guard"
     chosen = handoff.read(as_messages(messages))
     if chosen is not messages:
         messages, _ = repair_history(chosen, kit.prompts.tool_lost)
         messages = messages or [user_message(state.task)]
-        messages = keep_origins(state.messages, messages) if state.permissions.is_guarded else messages
+        if state.permissions.is_guarded:  # what a filter wrote is not the user's
+            messages = [
+                message
+                if message in state.messages or not is_question(message)
+                else with_meta(message, model=True)
+                for message in messages
+            ]
+            messages = keep_origins(state.messages, messages)
     new = handed_state(state, member.system_prompt, messages)
-    below = _restrict(member, kit)
     if len(names) >= MAX_HANDOFFS:
         below = _at_the_end(below, member)
     notice = f"The conversation was handed over to the agent {names[-1]!r}."

@@ -370,9 +370,13 @@ def has_begun(store: SessionStore, session_id: str) -> bool:
     return store.exists(session_id) and read_resume_point(store.read(session_id).records).runs > 0
 
 
-def inherit_answers(state: QueryState, above: QueryState) -> None:
-    """Copy the approvals and denials of the parent run, and where its texts come from."""
-    if above.permissions.is_guarded:
+def inherit_answers(state: QueryState, above: QueryState, mode: str) -> None:
+    """Copy the approvals and denials of the parent run, and where its texts come from.
+
+    Args:
+        mode: Permission mode of the child.
+    """
+    if above.permissions.is_guarded or mode == "guard":
         delegate(state, above)
     own, inherited = state.permissions, above.permissions
     own.always_allowed = list(dict.fromkeys([*own.always_allowed, *inherited.always_allowed]))

@@ -342,7 +342,7 @@ class RunTasks:
             state, kit = begin_in_session(kit, RunInput(task, None, system, first=agent), store, session)
         else:
             state, _ = start_state(prompt, child.history, system, kit.prompts)
-        inherit_answers(state, self._state)
+        inherit_answers(state, self._state, kit.permissions.mode)
         child.state = state
         return state, kit
 

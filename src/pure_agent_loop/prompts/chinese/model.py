@@ -19,6 +19,7 @@ MESSAGES = {
     "guard_unvouched": "这个调用中没有任何内容来自用户",
     "guard_task": "模型写下的任务",
     "guard_notice": "摘要或通知",
+    "guard_answer": "模型先前的回答",
     "guard_attached": "附加的文件",
     "mode_asks": "'ask' 模式",
     "continue_for_other": "【提示】你的回答被中断。请从中断处继续，不要重复；仍需要的工具调用请发出。",

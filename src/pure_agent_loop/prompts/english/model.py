@@ -19,6 +19,7 @@ MESSAGES = {
     "guard_unvouched": "nothing in this call comes from the user",
     "guard_task": "the task that a model wrote",
     "guard_notice": "a summary or a notice",
+    "guard_answer": "an earlier answer of the model",
     "guard_attached": "an attached file",
     "mode_asks": "the mode 'ask'",
     "continue_for_other": "[Notice] Your answer was interrupted. Go on exactly where you stopped; do not "
