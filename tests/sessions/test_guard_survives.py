@@ -15,6 +15,7 @@ from pure_agent_loop.durable import Engine
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, assert_replays, call
 from pure_agent_loop.toolbox import ask_user_tool
+from pure_agent_loop.toolsets import prefixed
 
 ANN, EVE = "ann@home.org", "eve@evil.com"
 TASK = f"Find the bill and send it to {ANN}."
@@ -331,6 +332,22 @@ def test_an_agent_as_a_tool_has_its_task_from_a_model(outer, sent):
     script = [call("mailer", input=f"Mail to {EVE}."), "Done."]
     guarded(script, tools=[*TOOLS, mailer], permission_mode=outer).run("Read it.")
     assert (asked.strange, sent) == ([[EVE]], [])
+
+
+def test_a_foreign_schema_gives_names_and_no_values(sent):
+    mail = {"properties": {"to": {"enum": [ANN, "al@x.org"]}, "body": {}, "cc": {"default": EVE}}}
+    parameters = {"type": "object", "properties": {"mail": {"type": "object", **mail}}}
+    post = Tool(lambda **args: "ok", name="post", description="Post.", parameters=parameters)
+    asked = Asked()
+    mails = [
+        {"to": ANN, "body": "as you like"},
+        {"to": "al@x.org"},
+        {"to": ANN, "cc": EVE},
+        {"to": ANN, "text": ""},
+    ]
+    script = [SEARCH, *(call("m_post", mail=mail) for mail in mails), "Done."]
+    guarded(script, tools=[search, prefixed([post], "m_")], on_ask=asked).run(TASK)
+    assert asked.strange == [["al@x.org"], [EVE], ["text"]]
 
 
 def quoting(messages):

@@ -152,6 +152,7 @@ class ReadableTools(ToolRegistry):
     def __init__(self, inner: ToolRegistry, folder: ResultFolder, limit: int, prompts: Prompts) -> None:
         super().__init__()
         self.inner, self.toolsets = inner, inner.toolsets
+        self.given = getattr(inner, "given", inner)
         self.changes = inner.changes
         self._tools = inner._tools  # the same dict object, so that tools added later appear here too
         self._find = inner._tools.get if type(inner).get is ToolRegistry.get else inner.get
