@@ -91,6 +91,7 @@ _DATE = re.compile(
     r"|\d\d?:\d\d(?::\d\d)?|\d\d?[./]\d\d?[./]\d{2,4}",
     re.I,
 )
+_DATES = re.compile(rf"(?<!\d)(?<!\d-)(?:{_DATE.pattern})(?!-?\d)", re.I)  # in a text
 _GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,9}(?:\.\d+)?"  # another comma is a decimal sign: 12,50
 _NUMBER = re.compile(
     rf"(?<!{_W})(?<!\d[.,'])-?(?:{_GROUPS}|\d{{1,3}}(?:\.\d{{3}}){{1,9}},\d+"
@@ -486,10 +487,10 @@ def _addresses_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield each address in a text: in the form that is compared, and as written."""
     rest = _flat(text)
     for kind, form in ADDRESSES.items():
+        rest = _DATES.sub("\n", rest) if kind == "account" else rest
         for match in form.finditer(rest):
             found = match[0].rstrip(".,;:!?)]}'-")
-            if kind != "account" or not _DATE.match(found):
-                yield _canonical(kind, found), found
+            yield _canonical(kind, found), found
         rest = form.sub("\n", rest)  # an address is of one form only
 
 
@@ -497,7 +498,7 @@ def _address_of(text: str) -> str | None:
     """Return the compared form of a text that is an address as a whole; None for another text."""
     flat = _flat(text)
     for kind, form in ADDRESSES.items():
-        if form.fullmatch(flat) and (kind != "account" or not _DATE.match(flat)):
+        if form.fullmatch(flat) and (kind != "account" or not _DATE.fullmatch(flat)):
             return _canonical(kind, flat)
     return None
 

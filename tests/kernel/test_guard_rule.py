@@ -239,11 +239,29 @@ def test_a_value_that_only_looks_like_the_user_s_is_strange(value):
 
 @pytest.mark.parametrize(
     "text",
-    ["0900.555.111", "DE02.1203.0000.0000.2020.51", "evil\u3002io/pay", "<a href=//evil/x>", "evil.xn--p1ai"],
+    [
+        "0900.555.111",
+        "DE02.1203.0000.0000.2020.51",
+        "evil\u3002io/pay",
+        "<a href=//evil/x>",
+        "evil.xn--p1ai",
+        "0900-555-111",
+        "2031-05-06 0900 555 111",
+    ],
 )
 def test_other_ways_to_write_an_address_in_free_text(text):
     assert judged({"to": "ann@home.org", "body": f"see {text} now"}).reason == "strange"
-    for plain in ("a // b", "1.2.3", "3.14159265", "1.000.000", "// remark", "10.05.2031"):
+    for plain in (
+        "a // b",
+        "1.2.3",
+        "3.14159265",
+        "1.000.000",
+        "// remark",
+        "10.05.2031",
+        "2031-05-06 10:30",
+        "r-2031-05-06",
+        "2031-05-06T10:30:00Z",
+    ):
         assert not judged({"to": "ann@home.org", "body": plain}).asks, plain
 
 
