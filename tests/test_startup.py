@@ -60,7 +60,8 @@ HELP |= {
     "support.text",
     "support.variables",
 }
-MAX_OURS, MAX_MODULES = 202, 611  # before the prompt; two are for sessions in a list, and for calling a person back
+# Before the prompt. Two of ours are for sessions in a list, and for calling a person back.
+MAX_OURS, MAX_MODULES = 202, 611
 
 
 def loaded(shown: str) -> set[str]:

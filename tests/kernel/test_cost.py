@@ -60,9 +60,12 @@ MAX_CALLS = {"none": 538, "default": 605, "secrets": 683}
 # Over HTTP: all calls of a step, as they are aimed at, and as measured those of our functions, which an older
 # generation of the library calls more often. Two are for what a cache missed and the usage of a step. 43, and
 # 72 of all, are for what each protocol learns from refusals, for bounds of responses, for the secrets of a
-# client, which each request tells its run, and for the above. Ten more are for one place that posts, for rules
-# of prices as a table, and for what three of `MAX_CALLS` are for.
-MAX_OVER_HTTP = {"httpx": (5_000, 571 if library.__name__ == "httpx2" else 664), "aiohttp": (1_314, 450)}
+# client, which each request tells its run, and for the above. Ten more are for one place that posts, for
+# rules of prices as a table, and for what three of `MAX_CALLS` are for.
+MAX_OVER_HTTP = {
+    "httpx": (5_000, 571 if library.__name__ == "httpx2" else 664),
+    "aiohttp": (1_314, 450),
+}
 # Of another protocol, beside chat completions in the same process: all calls of a step. The reader of
 # Responses finds the place of items that no event announced.
 MAX_RATIO = 1.32

@@ -159,7 +159,8 @@ def test_a_run_shows_its_retries():
     clock = FakeClock(chance=0)
     with ScriptedLLM([BUSY, TimeoutError(), "ok"]) as llm:
         result = run_kernel(llm, clock=clock, retry=RetryConfig())
-    busy, silent = (e.data for e in of_type(result.events, E.RETRY))
+    busy, silent = (dict(e.data) for e in of_type(result.events, E.RETRY))
+    assert silent.pop("title").keys() == {"en", "zh"}
     assert busy == {"attempt": 1, "delay": 1.0, "error": "busy", "discard": False, "attempts": 4}
     assert silent.pop("error").startswith("TimeoutError: no message (")
     assert silent == {"attempt": 2, "delay": 2.0, "discard": False, "attempts": 4}
