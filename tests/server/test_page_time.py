@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from pure_agent_loop import Agent
 from pure_agent_loop.testing import ScriptedLLM, call
 
-SLIDER = ".time input[type=range]"
+SLIDER = ".steps input[type=range]"
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_looking_back_changes_nothing(guest):
     guest.page.locator(".log").press("[")
     guest.page.locator(".log").press("[")
     guest.page.locator(".log").press("[")
-    expect(guest.page.locator(".time strong")).to_contain_text("step 2 of 4")
+    expect(guest.page.locator(".steps strong")).to_contain_text("step 2 of 4")
     expect(guest.page.locator(".said")).to_have_count(1)
     expect(guest.page.locator(".prose").last).to_have_text("First.")
     expect(guest.page.locator(".past summary")).to_contain_text("file +1 −1")
@@ -49,12 +49,20 @@ def test_looking_back_changes_nothing(guest):
 @pytest.mark.parametrize("files", [True, False])
 def test_continue_from_a_step(guest, files):
     guest.page.locator(SLIDER).fill("1")
-    expect(guest.page.locator(".time strong")).to_contain_text("step 2 of 4")
+    expect(guest.page.locator(".steps strong")).to_contain_text("step 2 of 4")
     guest.page.locator(".past input[type=checkbox]").set_checked(files)
     guest.page.get_by_role("button", name="Continue from here").click()
     expect(guest.page.locator("h1")).to_contain_text("(fork)")
     expect(guest.page.locator(".said")).to_have_count(1)
     assert file_of(guest).read_text() == ("one\n" if files else "two\n")
+
+
+def test_files_that_a_person_has_changed_are_named(guest):
+    file_of(guest).write_text("by hand\n")
+    guest.page.locator(SLIDER).fill("1")
+    guest.page.get_by_role("button", name="Continue from here").click()
+    expect(guest.page.locator(".quiet-note")).to_contain_text("Not restored: file (")
+    assert file_of(guest).read_text() == "by hand\n"
 
 
 def test_a_step_that_is_not_loaded_yet_is_loaded_when_looked_at(serve, visit):

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pure_agent_loop.cli.chat.calls import seconds
+from pure_agent_loop.cli.chat.calls import main_argument, seconds
 from pure_agent_loop.cli.chat.custom import CustomCommands, command_in, no_command
 from pure_agent_loop.cli.chat.diffs import reverse
 from pure_agent_loop.cli.chat.status import short
@@ -29,6 +29,7 @@ from pure_agent_loop.runs import Embedded, protocol_of, show_url
 from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import aligned
+from pure_agent_loop.support.text import parsed_object
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
@@ -439,7 +440,7 @@ class Slash:
         moment = end_of_step(store.read(session).records, int(words))
         story = self._host.talk.story()
         last = [entry for entry in self._steps() if entry.step <= int(words)][-1:]
-        did = "".join(one_line(f"{entry.tool} {entry.text}", 80) for entry in last)
+        did = "".join(map(_did, last))
         self._host.print_notice(
             user_text("chat.time_step", step=words, steps=story.steps, time=clock(moment), did=did), ""
         )
@@ -456,7 +457,7 @@ class Slash:
         return [entry for entry in entries if entry.kind in ("answer", "call") and entry.step]
 
     def _list_steps(self, word: str) -> None:
-        rows = [f"{entry.step:>3}  {one_line(entry.text, 80)}" for entry in self._steps()]
+        rows = [f"{entry.step:>3}  {_did(entry)}" for entry in self._steps()]
         self._host.print_notice("\n".join([user_text(f"chat.{word}"), *rows]), "")
 
     def _export(self, words: str) -> None:
@@ -526,11 +527,18 @@ class Slash:
             self._host.print_notice(user_text("chat.nothing_undone"))
         elif report.is_dry:
             self._host.print_notice(user_text("chat.would_undo", files=paths))
-        else:
+        elif paths:
             self._host.print_notice(user_text(f"chat.{done}", files=paths))
 
     def _exit(self, _: str) -> None:
         self._host.leave()
+
+
+def _did(entry: Entry) -> str:
+    """Return an answer or a call on one line."""
+    if entry.kind != "call":
+        return one_line(entry.text, 80)
+    return one_line(entry.title or f"{entry.tool} {main_argument(parsed_object(entry.text) or {})}", 80)
 
 
 # -- tables ----------------------------------------------------------------------------------------------

@@ -33,13 +33,21 @@ export const fork = guarded(async (step, files) => {
   const forked = await wire.ask("fork", { session: current.value, ...options });
   await loadSessions();
   await open(forked.session);
+  tellKept(forked.files);
 });
+
+// Files that were not restored, since they have changed in the meantime.
+function tellKept(report) {
+  const kept = (report?.conflicts ?? []).map((each) => `${each.path} (${each.reason})`).join(", ");
+  if (kept) note.value = t("notRestored", { files: kept });
+  return kept;
+}
 
 export const undo = guarded(async () => {
   try {
     const report = await wire.ask("undo", { session: current.value }), files = [...report.restored, ...report.removed];
     loadChanges();
-    note.value = files.length ? t("undone", { files: files.join(", ") }) : t("nothingToUndo");
+    if (!tellKept(report)) note.value = files.length ? t("undone", { files: files.join(", ") }) : t("nothingToUndo");
   } catch (error) {
     if (error.problem?.type !== "urn:pure-agent-loop:nothing-to-undo") throw error;
     note.value = t("nothingToUndo");

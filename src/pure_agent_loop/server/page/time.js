@@ -25,7 +25,7 @@ const EDITS = ["write_file", "edit_file"];
 
 export function Time() {
   const session = store.current.value, view = store.view.value, isRunning = store.isOpen(view.run.value), isLong = view.items.value && view.total > MAX_READ;
-  const [steps, setSteps] = useState([]), [isWanted, setWanted] = useState(false), mayRead = isWanted || !isLong, at = store.past.value, keys = useRef(null);
+  const [steps, setSteps] = useState([]), [isWanted, setWanted] = useState(false), mayRead = isWanted || !isLong, at = store.past.value, keys = useRef(null), isDue = useRef(false);
   useEffect(() => { // read anew when a run ends; much only when it is wanted
     let isMounted = true;
     store.past.value = null;
@@ -37,7 +37,7 @@ export function Time() {
     const way = { "[": -1, "]": 1 }[event.key];
     if (event.key === "Escape" && at) store.past.value = null;
     if (!way || event.ctrlKey || event.metaKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
-    if (!steps.length) setWanted(true);
+    if (!steps.length) { isDue.current = true; setWanted(true); return; }
     go(Math.max(0, (at ? at.index : steps.length) + way));
   };
   useEffect(() => {
@@ -45,11 +45,12 @@ export function Time() {
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, []);
+  useEffect(() => { if (isDue.current && steps.length) { isDue.current = false; go(steps.length - 1); } }, [steps]);
   if (isRunning || (steps.length < 2 && !isLong)) return null;
   const want = () => setWanted(true);
   const words = at ? t("stepAt", { n: at.index + 1, all: steps.length, what: at.what, time: clock(at.time) }) : t("now");
-  return html`<section class="time" aria-label=${t("timeLine")}>
-    <div class="time-line"><div class="dots" aria-hidden="true">${steps.map((step, index) => html`<i key=${step.step} class="${step.kind} ${at && index > at.index ? "later" : ""}"></i>`)}</div>
+  return html`<section class="steps" aria-label=${t("timeLine")}>
+    <div class="step-line"><div class="dots" aria-hidden="true">${steps.map((step, index) => html`<i key=${step.step} class="${step.kind} ${at && index > at.index ? "later" : ""}"></i>`)}</div>
       <input type="range" min="0" max=${steps.length} value=${at ? at.index : steps.length} aria-label=${t("timeLine")} aria-valuetext=${words} title="[ ]" onPointerEnter=${want} onFocus=${want} onInput=${(event) => go(Number(event.target.value))} /></div>
     ${at && html`<p><strong>${words}</strong></p><${Past} key=${session} at=${at} session=${session} />`}</section>`;
 }
@@ -87,11 +88,12 @@ function stepsOf(entries) {
     const step = steps.get(entry.step) ?? { step: entry.step, turn, own: entry.step - before, kind: "", what: "" };
     step.time = entry.time;
     if (entry.kind === "answer") step.what ||= t("answered");
-    else if (entry.kind === "call") { step.what = [verb(entry.tool, { state: "done" }), subject(parsed(entry.text))].filter(Boolean).join(" ").slice(0, 60); step.kind = EDITS.includes(entry.tool) ? "changed" : "called"; }
-    else if (entry.failed) step.kind = "failed";
+    else if (entry.kind === "call") { step.call = entry; step.kind = EDITS.includes(entry.tool) ? "changed" : "called"; step.state = "done"; }
+    else if (entry.failed) { step.kind = "failed"; step.state = entry.unasked ? "notAsked" : entry.verdict === "deny" ? "denied" : "failed"; }
     steps.set(entry.step, step);
   }
-  return [...steps.values()].map((step) => ({ ...step, later: turn - step.turn })); // the view may lack the first messages
+  const named = ({ call, state, what }) => (call ? `${verb(call.tool, { state })} ${subject(parsed(call.text))}`.trim().slice(0, 60) + (state === "done" ? "" : ` (${t(state)})`) : what);
+  return [...steps.values()].map((step) => ({ ...step, what: named(step), later: turn - step.turn })); // the view may lack the first messages
 }
 
 function parsed(text) { try { return JSON.parse(text); } catch { return text; } }

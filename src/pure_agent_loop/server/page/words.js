@@ -152,6 +152,7 @@ const WORDS = {
   showMore: ["Show more", "显示更多"],
   inspect: ["Inspect", "检查"],
   noMatch: ["No match for “{query}”", "没有与“{query}”匹配的对话"],
+  notRestored: ["Not restored: {files}", "未还原：{files}"],
   nothingToUndo: ["Nothing to undo.", "没有可撤销的更改。"],
   end_cancelled: ["Stopped", "已停止"],
   end_failed: ["Failed", "失败"],
