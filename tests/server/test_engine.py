@@ -73,6 +73,22 @@ def test_a_question_is_answered(server):
         assert server.effects().count("danger thing") == 1
         fleet = client.get("/api/fleet").json()["runs"]
         assert [each["handovers"] for each in fleet if each["session"] == run["session"]] == [0]
+        entries = client.get(f"/api/sessions/{run['session']}").json()["entries"]
+        (result,) = (each for each in entries if each["kind"] == "result")
+        assert (result["by"], result["verdict"]) == ("owner", "allow")
+
+
+def test_the_words_of_a_denial_stay(server):
+    with server.client() as client:
+        run = begin(client, "danger again")
+        take_until(client, run["id"], [], "run_state", "waiting_permission")
+        (question,) = client.get(f"/api/sessions/{run['session']}/questions").json()["questions"]
+        said = {"call_id": question["call_id"], "verdict": "deny", "message": "Not today."}
+        assert client.post(f"/api/sessions/{run['session']}/answers", json=said).status_code == 200
+        events_of(client, run["id"])
+        entries = client.get(f"/api/sessions/{run['session']}").json()["entries"]
+        (result,) = (each for each in entries if each["kind"] == "result")
+        assert (result["by"], result["verdict"], result["said"]) == ("owner", "deny", "Not today.")
 
 
 def test_a_run_is_stopped_at_work_and_while_it_waits(server):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import ALREADY_ANSWERED, HttpProblem
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service, session_named
+from pure_agent_loop.sessions.questions import GivenAnswer
 from pure_agent_loop.sessions.store import SessionInfo
 from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.sessions.story import Entry, Story, read_story
@@ -124,6 +126,9 @@ async def _get(request: ApiRequest) -> models.SessionBody:
     visibility = request.service.settings.visibility_of(request.person)
     operates = request.person.may("operate")
     files = files_of(loaded.records, visibility) if loaded else []
+    numbered = _page(story.entries, query)
+    if (engine := request.service.engine) is not None:
+        numbered = await asyncio.to_thread(_with_answers, numbered, runs, engine.given_answers)
     page = [
         models.SessionEntry.of(
             entry,
@@ -131,7 +136,7 @@ async def _get(request: ApiRequest) -> models.SessionBody:
             media=sent_files(entry.media, files),
             **_shown(entry, visibility, _run_at(entry.time, runs)),
         )
-        for number, entry in _page(story.entries, query)
+        for number, entry in numbered
     ]
     return models.SessionBody.of(
         story,
@@ -156,6 +161,25 @@ def _page(entries: Sequence[Entry], query: models.EntriesQuery) -> list[tuple[in
         while first > 0 and entries[first].kind != "task":
             first -= 1
     return numbered[first:last]
+
+
+def _with_answers(
+    page: Sequence[tuple[int, Entry]], runs: Sequence[RunInfo], given_of: Callable[[str], list[GivenAnswer]]
+) -> list[tuple[int, Entry]]:
+    """Return a page with people's answers, which a durable run keeps apart from its session."""
+    given: dict[str, list[GivenAnswer]] = {}
+    entries = []
+    for number, entry in page:
+        run = _run_at(entry.time, runs)
+        if entry.kind == "result" and not entry.by and run is not None and run.durable:
+            if run.durable not in given:
+                given[run.durable] = given_of(run.durable)
+            for answer in given[run.durable]:
+                if answer.call_id == entry.call_id:
+                    _, verdict, said, by, at = answer
+                    entry = replace(entry, verdict=verdict, said=said, by=by, answered_at=at)  # noqa: PLW2901 - with the answer
+        entries.append((number, entry))
+    return entries
 
 
 def _run_at(time: float, runs: Sequence[RunInfo]) -> RunInfo | None:
