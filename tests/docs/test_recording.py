@@ -153,6 +153,7 @@ def test_a_conversation_at_the_terminal_looks_as_in_the_picture(tmp_path):
     ]
     with ScriptedServer(script) as server:
         pal.use(server)
+        pal.env["PAL_MODEL"] = "qwen3-coder-30b"
         with Screen(pal, columns=COLUMNS, rows=30) as screen:
             screen.until("/ commands")
             screen.type("Why is a 10 % discount wrong?" + ENTER)
