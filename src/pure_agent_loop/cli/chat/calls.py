@@ -142,15 +142,16 @@ class Lines:
         """Render a call."""
         detail, role = self._detail(call, now)
         head = [self.sign(call.state, now)]
-        if call.title:
-            argument = call.title if call.state in ("running", "waiting") else call.title.rstrip("…?？")
+        title = "" if call.refused or call.unasked else call.title  # it has not run
+        if title:
+            argument = title if call.state in ("running", "waiting") else title.rstrip("…?？")
         else:
             head.append(("bold", self.verb(call)))
             argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
         unasked = f"  ({self._words('not_asked')})" if call.unasked else ""
-        argument_style = "bold" if call.title else ""
+        argument_style = "bold" if title else ""
         end = [(role, f"  {detail}" if detail else "")]
         return self._line(head, (argument_style, argument), end, width, kept=(role, unasked))
 

@@ -21,7 +21,7 @@ export function Call({ item, rev }) {
   if (todo && item.state !== "failed") return html`<${Todo} items=${todo} item=${item} />`;
   return html`<details class="item call ${item.state}" id="call-${item.id}" onToggle=${(event) => setOpen(event.target.open)}>
     <summary><span class="mark" role="img" aria-label=${store.stateWord(item.state)}>${isRunning ? html`<i class="spinner"></i>` : html`<${Icon} name=${iconOf(item.tool)} />`}</span>
-      <span class="tool">${titleOf(item) || verb(item.tool, item)}</span> <span class="brief">${item.title ? "" : subject(item.args)}</span>
+      <span class="tool">${titleOf(item) || verb(item.tool, item)}</span> <span class="brief">${titleOf(item) ? "" : subject(item.args)}</span>
       ${change && item.state === "done" && html`<${Counts} change=${change} />`}
       ${item.isUndone && html`<span class="by">(${t("isUndone")})</span>`}
       ${item.by && html`<span class="by">${answeredBy(item)}</span>`}${item.unasked && html`<span class="by">${causeOf(item.result)}</span>`}
@@ -44,7 +44,7 @@ function startOf({ tool, args, result }) {
 }
 
 const answeredBy = ({ by, verdict, answeredAt }) => t(`answered${by === store.me.value.name ? "You" : "By"}_${verdict === "deny" ? "deny" : "allow"}`, { by, at: clock(answeredAt) });
-const titleOf = ({ title, state }) => (state === "running" || state === "waiting" ? title : title?.replace(/[…?？]+$/, "")); // in the words of the tool
+const titleOf = ({ title, state, unasked }) => (state === "denied" || unasked ? "" : state === "running" || state === "waiting" ? title : title?.replace(/[…?？]+$/, "")); // in the words of the tool
 const causeOf = (result) => /^(?:Error: |错误信息：)(.+)$/m.exec(result ?? "")?.[1] ?? ""; // of a failed call, in one line
 const tail = (text, most = TAIL_LINES) => (text || "").trimEnd().split("\n").slice(-most).join("\n");
 
