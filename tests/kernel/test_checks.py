@@ -144,6 +144,7 @@ def asking_agent(folder, *script, on_ask=lambda _: "allow"):
 
 
 def test_every_view_says_that_nobody_was_asked(folder):
+    pytest.importorskip("rich")  # of an extra, which the oldest dependencies are tested without
     agent = asking_agent(folder, edit("gone", "x"))
     screen, renderer = TranscriptView(70, color=False, animation=False), Renderer()
     events = list(agent.run_stream("Go.", session_id="s"))

@@ -7,7 +7,6 @@ import pytest
 from pure_agent_loop import Agent, ConfigError, EventType, SessionManager, Tool, tool
 from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.cli.questions import question_text
-from pure_agent_loop.mcp.serving.questions import _question
 from pure_agent_loop.renderer import Renderer
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.replay import replay_session
@@ -80,6 +79,11 @@ def run(folder, on_ask, amount=89.9):
 
 
 def test_a_question_and_its_call_are_titled_on_every_view(tmp_path):
+    # Of extras, which the oldest dependencies are tested without.
+    pytest.importorskip("rich")
+    pytest.importorskip("mcp_types")
+    from pure_agent_loop.mcp.serving.questions import _question
+
     requests, screen, renderer = [], TranscriptView(70, color=False, animation=False), Renderer()
 
     def answer(request):
