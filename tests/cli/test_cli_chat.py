@@ -458,7 +458,7 @@ class TestCommands:
         idle(screen)
         for command, shown in [
             ("/model", r"Model: scripted · http.*\n· This server lists no other model"),
-            ("/permissions", r"Mode: ask\. Others: auto, plan, bypass(?s:.*)No rules yet"),
+            ("/permissions", r"Mode: ask\. Others: guard, auto, plan, bypass(?s:.*)No rules yet"),
             ("/tools", "edit_file"),
             ("/sessions go", "1  .*go"),
             ("/sessions 1?", r"/sessions 1\?\n> go\n *Fine\."),

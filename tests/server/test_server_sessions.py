@@ -49,7 +49,7 @@ def test_a_session_is_exported_and_deleted(server):
     with server.client() as client, server.client("ada-token-0123456789") as ada:
         session = finished(client, "hello <b>")["session"]
         text = client.get(f"/api/sessions/{session}/export")
-        assert "hello <b>" in text.text
+        assert "> hello &lt;b>" in text.text
         named = "filename*=UTF-8''hello%20%20b.md"
         assert text.headers["content-disposition"] == f'attachment; filename="{session}.md"; {named}'
         page = client.get(f"/api/sessions/{session}/export", params={"form": "html"})
