@@ -36,7 +36,7 @@ def test_the_key_is_checked_before_a_model_is_chosen(pal, maker, words):
         terminal.until("Which model?")
         terminal.until("Enter for 1: ")
         terminal.type("\n")
-        terminal.until("Hello from the maker." if words[0] == "run" else "serving http://")
+        terminal.until("Hello from the maker." if words[0] == "run" else "server started: ")
     finally:
         terminal.close()
     assert "no such key" in " ".join(terminal.shown.split())

@@ -197,7 +197,7 @@ class PermissionPrompt:
         if self.keys:
             answers[pending.chosen] = f"❯{answers[pending.chosen][1:]}"
         if pending.is_unclear:
-            letters = ", ".join(f"{pending.letters[:-1]}{'a' if pending.kind else ''}")
+            letters = user_text("chat.comma").join(f"{pending.letters[:-1]}{'a' if pending.kind else ''}")
             return "\n".join([*answers, user_text("chat.no_answer", letters=letters)])
         if pending.request is None:
             return "\n".join([*answers, user_text("chat.choose_yes_no")])

@@ -42,6 +42,7 @@ MESSAGES = {
     "choose_open": "你的回答 · n 否",
     "edit_call": "修改调用，然后按 Enter。",
     "no_call": "这不是有效的调用：{why}",
+    "comma": "、",
     "no_answer": "请回答 {letters} 或 n。想说别的：n 加上你的话。",
     "allowed": "本次会话允许：{kind}。",
     "kept": "已写入 {place}",

@@ -42,6 +42,7 @@ MESSAGES = {
     "choose_open": "your answer · n no",
     "edit_call": "Change the call, then Enter.",
     "no_call": "Invalid call: {why}",
+    "comma": ", ",
     "no_answer": "Answer with {letters} or n. To say something instead: n and your words.",
     "allowed": "Allowed for this session: {kind}.",
     "kept": "written to {place}",
