@@ -423,8 +423,9 @@ class Slash:
         new = fork_session(store, session, int(words))  # first, because it raises an error for a missing step
         moment = end_of_step(store.read(session).records, int(words))
         snapshots, known = await self._snapshots()
-        if known and await snapshots.changes_since(known, moment=moment):
-            self._report(await snapshots.undo(known, since=moment))
+        report = await snapshots.undo(known, since=moment) if known else None
+        if report is not None and (report.restored or report.removed or report.conflicts):
+            self._report(report)
         self._host.talk.move_to(new)
         self._host.print_notice(user_text("chat.rewound", step=words, id=new))
 
@@ -523,7 +524,7 @@ class Slash:
             self._host.print_notice(
                 user_text("chat.left", path=conflict.path, reason=conflict.reason), "warning"
             )
-        if not report.steps:
+        if not report.steps and not paths:  # what is restored may be what a later undo took back
             self._host.print_notice(user_text("chat.nothing_undone"))
         elif report.is_dry:
             self._host.print_notice(user_text("chat.would_undo", files=paths))

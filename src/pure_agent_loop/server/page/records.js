@@ -36,7 +36,7 @@ export function showEntries(view, entries, session) {
   view.take([]);
 }
 
-const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
+export const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
 
 // The files that were sent with a message.
 const sentOf = ({ media }, session) => media.map((file) => ({ ...file, url: here(`${sessionAt(session)}/files/${file.number}`) }));

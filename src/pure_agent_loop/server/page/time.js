@@ -1,9 +1,11 @@
 // The steps of a conversation on one line. Moving along it shows the conversation and the files as they were at
 // the end of a step; nothing is changed until the person continues from there.
 import { html, useEffect, useRef, useState } from "./html.js";
-import { Diff } from "./diff.js";
+import { Counts, Diff } from "./diff.js";
 import * as history from "./history.js";
+import { parsed } from "./records.js";
 import * as store from "./store.js";
+import { isEdit } from "./view.js";
 import { api, oneAtATime, sessionAt } from "./wire.js";
 import { addWords, clock, subject, t, verb } from "./words.js";
 
@@ -21,7 +23,6 @@ addWords({
   answered: ["Answer", "回答"],
 });
 const MAX_READ = store.TURNS; // entries that are read before anybody looks back
-const EDITS = ["write_file", "edit_file"];
 
 export function Time() {
   const session = store.current.value, view = store.view.value, isRunning = store.isOpen(view.run.value), isLong = view.items.value && view.total > MAX_READ;
@@ -67,7 +68,7 @@ function Past({ at, session }) {
   const isKnown = files?.step === at.step, changes = isKnown ? files.changes : [];
   return html`<div class="past" aria-busy=${!isKnown}>
     ${isKnown && (changes.length ? html`<p class="dim">${t("filesSince")}</p>` : html`<p class="dim">${t(files.known ? "filesSame" : "filesUnknown")}</p>`)}
-    ${changes.map((change) => html`<details key=${`${at.step} ${change.path}`}><summary><code>${change.path}</code> ${change.is_binary ? t("notText") : html`<span class="counts"><span class="added">+${change.added}</span> <span class="removed">−${change.removed}</span></span>`}</summary>
+    ${changes.map((change) => html`<details key=${`${at.step} ${change.path}`}><summary><code>${change.path}</code> ${change.is_binary ? t("notText") : html`<${Counts} change=${{ ...change, isEdit: true }} />`}</summary>
       ${change.diff && html`<${Diff} change=${{ rows: rowsOf(change.diff) }} />`}</details>`)}
     <p><button class="primary" disabled=${!isKnown} onClick=${() => history.fork(at.step, isWith && changes.length > 0)}>${t("continueHere")}</button>
       ${changes.length > 0 && html` <label><input type="checkbox" checked=${isWith} onChange=${(event) => setWith(event.target.checked)} /> ${t("withFiles")}</label>`}
@@ -88,12 +89,10 @@ function stepsOf(entries) {
     const step = steps.get(entry.step) ?? { step: entry.step, turn, own: entry.step - before, kind: "", what: "" };
     step.time = entry.time;
     if (entry.kind === "answer") step.what ||= t("answered");
-    else if (entry.kind === "call") { step.call = entry; step.kind = EDITS.includes(entry.tool) ? "changed" : "called"; step.state = "done"; }
+    else if (entry.kind === "call") { step.call = entry; step.kind = isEdit({ ...entry, state: "done" }) ? "changed" : "called"; step.state = "done"; }
     else if (entry.failed) { step.kind = "failed"; step.state = entry.unasked ? "notAsked" : entry.verdict === "deny" ? "denied" : "failed"; }
     steps.set(entry.step, step);
   }
   const named = ({ call, state, what }) => (call ? `${verb(call.tool, { state })} ${subject(parsed(call.text))}`.trim().slice(0, 60) + (state === "done" ? "" : ` (${t(state)})`) : what);
   return [...steps.values()].map((step) => ({ ...step, what: named(step), later: turn - step.turn })); // the view may lack the first messages
 }
-
-function parsed(text) { try { return JSON.parse(text); } catch { return text; } }
