@@ -56,11 +56,13 @@ class Turn:
         text: The message.
         calls: The right calls, in order.
         hidden: Names of tools that are not offered in this turn.
+        answer: The answer after the calls.
     """
 
     text: str
     calls: Sequence[Call] = ()
     hidden: Sequence[str] = ()
+    answer: str = DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def next_answer(task: ScriptedTask, messages: Sequence[Mapping[str, Any]]) -> An
         made = len(re.findall(task.logged, text)) - earlier if is_log else made + 1
     if is_unknown:
         return call(task.log)
-    return call(turn.calls[made][0], **turn.calls[made][1]) if made < len(turn.calls) else DONE
+    return call(turn.calls[made][0], **turn.calls[made][1]) if made < len(turn.calls) else turn.answer
 
 
 def run_task(

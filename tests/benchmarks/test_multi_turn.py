@@ -45,6 +45,39 @@ def test_database_of_tau2_is_that_of_calls_alone_in_spite_of_kills():
     assert re.search(r"^airline +1 +2 +[01] +[01] +1 +1 ", done.stdout, re.MULTILINE), done.stdout
 
 
+@pytest.mark.parametrize("kills", [0, 2])
+def test_recorded_conversation_is_replayed_turn_by_turn(kills, tmp_path):
+    """In the formats of tau-bench and tau2-bench; a greeting, a second user and unknown tools are theirs."""
+    asked = {"name": "get_user_details", "arguments": {"user_id": "mia_li_3668"}}
+    wrong = {"name": "get_reservation_details", "arguments": {"reservation_id": "none"}}
+    first = [{"role": "user", "content": "I am mia_li_3668."}, {"role": "assistant", "content": "Yes?"}]
+    second = [
+        {"role": "user", "content": "What do you know of me?"},
+        {"role": "assistant", "tool_calls": [{"id": "1", **asked}, {"id": "2", **wrong}]},
+        {"role": "tool", "content": "…"},
+        {"role": "assistant", "content": "Little."},
+        {"role": "user", "content": "Good bye. ###STOP###"},
+    ]
+    thought = {"id": "0", "function": {"name": "think", "arguments": '{"thought": "…"}'}}
+    thinking = {"role": "assistant", "content": None, "tool_calls": [thought]}
+    function = {"id": "1", "function": {"name": asked["name"], "arguments": json.dumps(asked["arguments"])}}
+    former = [*first, second[0], thinking, {"role": "assistant", "tool_calls": [function]}]
+    greeting = {"role": "assistant", "content": "Hello!"}
+    files = {
+        "new.json": {"simulations": [{"task_id": "7", "messages": [greeting, *first, *second]}]},
+        "old.json": [{"task_id": 7, "traj": [*former, *second[2:]]}],
+    }
+    for (name, content), calls in zip(files.items(), (2, 1), strict=True):
+        (tmp_path / name).write_text(json.dumps(content))
+        words = ("--domains", "airline", "--recorded", str(tmp_path / name), "--kills", str(kills))
+        done = run_benchmark("tau2", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert re.search(rf"^airline +1 +{calls} +[012] +[012] +1 +1 ", done.stdout, re.MULTILINE), (
+            done.stdout
+        )
+        assert ("server does not offer: 1" in done.stderr) == (name == "old.json")
+
+
 def test_call_without_a_name_gets_the_names_of_the_parameters():
     assert read_call("sort('a.txt', n=[1, -2])", {"sort": ["file", "n"]}) == (
         "sort",
