@@ -114,7 +114,8 @@ class Agent(Runnable[Deps, Out]):
     Args:
         model: Model name; ``"anthropic:NAME"``, ``"gemini:NAME"`` or ``"responses:NAME"`` for its maker's
             protocol, ``"bedrock:NAME"`` or ``"vertex:NAME"`` for Claude through a cloud. Without a base URL,
-            ``"local"``, ``"local:NAME"`` or ``PATH.gguf`` selects an embedded model.
+            ``"local"``, ``"local:NAME"`` or ``PATH.gguf`` selects an embedded model. Several names make a
+            `Fallback`.
         api_key: API key, or a `KeyFile`; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI's or the protocol's own URL.
         llm: Custom client, such as an `OpenAIClient`, instead of `model`.
@@ -199,7 +200,7 @@ class Agent(Runnable[Deps, Out]):
 
     def __init__(
         self,
-        model: str | None = DEFAULT_MODEL,
+        model: str | Sequence[str] | None = DEFAULT_MODEL,
         api_key: str | None = None,
         base_url: str | None = None,
         llm: ChatModel | None = None,
@@ -281,7 +282,7 @@ class Agent(Runnable[Deps, Out]):
         if temperature == DEFAULT_TEMPERATURE:
             options["temperature"] = DefaultFloat(temperature)
         start_notices: tuple[str, ...] = ()
-        connect: Callable[[str | None], tuple[ChatModel, tuple[str, ...]]] | None = None
+        connect: Callable[[str | Sequence[str] | None], tuple[ChatModel, tuple[str, ...]]] | None = None
         if llm is None:
             from pure_agent_loop.runs.choose import client_for
 
@@ -460,9 +461,9 @@ class Agent(Runnable[Deps, Out]):
             sessions: Session store, instead of the agent's.
             deps: Value of `RunContext.deps`. It is never recorded: pass it again to resume.
             output_type: Type of the answer, instead of the agent's.
-            settings: Settings that replace the agent's for this run: `model` (a name or a client), `limits`,
-                `temperature`, `tools`, `system_prompt`, `facts`, extra request fields as `model_settings`,
-                and your `metadata`, available in the record and in `RunContext`.
+            settings: Settings that replace the agent's for this run: `model` (a name, names or a client),
+                `limits`, `temperature`, `tools`, `system_prompt`, `facts`, extra request fields as
+                `model_settings`, and your `metadata`, available in the record and in `RunContext`.
 
         Raises:
             ConfigError: `task` is not a string, `state` is not a state, or required `deps` are missing.

@@ -38,7 +38,7 @@ class AgentOptions(RequestFields, total=False):
     It also types your own functions that make agents: ``def make(**options: Unpack[AgentOptions]) -> Agent``.
     """
 
-    model: str | None
+    model: str | Sequence[str] | None
     api_key: str | None
     base_url: str | None
     llm: ChatModel | None

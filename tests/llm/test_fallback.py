@@ -726,3 +726,29 @@ def test_without_its_database_a_request_fails_and_the_next_model_answers(tmp_pat
 def test_a_limit_is_a_positive_number(limits):
     with ScriptedServer(handler=lambda _: "x") as server, pytest.raises(ConfigError):
         Limiter(client_of(server, "m"), **limits)
+
+
+def test_agent_given_several_names_falls_back_to_the_next_server(monkeypatch):
+    """For the whole agent, for a run, and in a copy: each name with its own server and key."""
+    with ScriptedServer([status(503, "down")] * 3) as first, MessagesServer(["two"] * 3) as second:
+        monkeypatch.setenv("OPENAI_BASE_URL", first.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", second.base_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k2")
+        names = ["one", "anthropic:claude-opus-4-6"]
+        agent, other = Agent(model=names), Agent(model="unused")
+        results = [agent.run("go"), other.run("go", model=names), other.clone(model=names).run("go")]
+        assert [result.content for result in results] == ["two"] * 3
+    assert [request.headers["x-api-key"] for request in second.requests] == ["k2"] * 3
+
+
+@pytest.mark.parametrize("setting", [{"api_key": "k"}, {"base_url": "http://127.0.0.1:9/v1"}])
+def test_several_names_reject_a_setting_of_one_server(setting):
+    with pytest.raises(ConfigError, match=r"Pass llm=Fallback"):
+        Agent(model=["one", "two"], **setting)
+
+
+@pytest.mark.parametrize("names", [[], ["one", ""], [7]])
+def test_several_names_reject_what_is_no_name(names):
+    with pytest.raises(ConfigError, match=r"model"):
+        Agent(model=names)

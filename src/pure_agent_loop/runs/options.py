@@ -68,7 +68,7 @@ class ModelSettings(RequestFields, total=False):
 class RunSettings(TypedDict, total=False):
     """Settings of one run that replace the agent's; see `Agent.run`."""
 
-    model: str | ChatModel | None
+    model: str | Sequence[str] | ChatModel | None
     limits: LoopLimits | None
     temperature: float | None
     tools: Iterable[ToolLike | Toolset] | ToolRegistry | None

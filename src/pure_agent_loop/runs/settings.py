@@ -117,7 +117,11 @@ def checked_number(name: str, value: Any) -> Any:
 
 
 def check_only_client(
-    llm: object, model: str | None, api_key: str | None, base_url: str | None, profile: Profile | None
+    llm: object,
+    model: str | Sequence[str] | None,
+    api_key: str | None,
+    base_url: str | None,
+    profile: Profile | None,
 ) -> None:
     """Reject a client that is invalid or combined with arguments that create another one.
 
@@ -428,13 +432,13 @@ class KitBuilder:
         clients: Clients created for runs with another model, by name.
     """
 
-    connect: Callable[[str], tuple[ChatModel, object]] | None = None
+    connect: Callable[[str | Sequence[str]], tuple[ChatModel, object]] | None = None
     subagents: Subagents | None = None
     handoffs: Mapping[str, HasTool] = field(default_factory=dict)
     form: Any = None
     retries: int = OUTPUT_RETRIES
     checks: list[Check] = field(default_factory=list)
-    clients: dict[str, ToolModeClient] = field(default_factory=dict)
+    clients: dict[str | tuple[str, ...], ToolModeClient] = field(default_factory=dict)
     deps: Callable[..., Any] | None = None
 
     def kit_for(
@@ -520,7 +524,7 @@ class KitBuilder:
         chosen: Any = settings.get("model") if settings.get("llm") is None else settings["llm"]
         if chosen is None:
             return own
-        if not isinstance(chosen, str):
+        if not isinstance(chosen, (str, list, tuple)):
             check_client(chosen)
             return own.around(chosen)
         if self.connect is None:
@@ -528,9 +532,10 @@ class KitBuilder:
                 f"model={chosen!r} was passed to a run, but the agent has its own client (llm=...). "
                 "Pass model=<a client> for this run."
             )
-        if chosen not in self.clients:
-            self.clients[chosen] = own.around(self.connect(chosen)[0])
-        return self.clients[chosen]
+        names = chosen if isinstance(chosen, str) else tuple(chosen)
+        if names not in self.clients:
+            self.clients[names] = own.around(self.connect(chosen)[0])
+        return self.clients[names]
 
     def output(self, output_type: Any = UNSET) -> OutputSpec | None:
         """Return the output specification of runs.
