@@ -22,9 +22,11 @@ else:
 
     Deps, Deps_co = TypeVar("Deps"), TypeVar("Deps_co", covariant=True)
 
+AtEnd = Callable[[], Awaitable[str]]
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)
 _RUN: ContextVar[RunContext[Any] | None] = ContextVar("pure_agent_loop_run", default=None)
 _FORGETS: ContextVar[bool] = ContextVar("pure_agent_loop_forgets", default=False)
+_MOVES: ContextVar[bool] = ContextVar("pure_agent_loop_moves", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,9 @@ class ToolContext:
     """Callback for each chunk of a streamed result; None if not set."""
     tool_timeout: float | None = None
     """``Agent(tool_timeout=)``: seconds for a tool that sets no timeout; None for no limit."""
+    at_end: Callable[[AtEnd], object] | None = None
+    """Registers an async function that the run awaits at its end; if it returns a text, a person is told so.
+    None if the run ends with this call, or may continue in another process."""
 
 
 def current_call() -> ToolContext | None:
@@ -221,6 +226,16 @@ def memory_owner() -> str | LiveRun | None:
     if context is None or context.run is None or _FORGETS.get():
         return None
     return context.run.session_id or context.run
+
+
+def run_moves() -> None:
+    """Declare, for the rest of this asyncio task, that runs end with one call or continue in other processes."""
+    _MOVES.set(True)
+
+
+def has_end() -> bool:
+    """Return True if the end of the current run is the end of its work in this process."""
+    return not _MOVES.get()
 
 
 async def flush_progress() -> None:

@@ -314,7 +314,7 @@ async def _run_calls(state: QueryState, kit: Kit) -> None:
             await list_tools(state, kit)
             await run_calls(Step(state, kit))
         finally:
-            await release_toolsets(kit)
+            await release_toolsets(state, kit)
 
 
 class _TextView:

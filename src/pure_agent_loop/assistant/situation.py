@@ -64,6 +64,8 @@ class Situation:
         yield model_text(f"facts_mode_{self.mode}" if self.mode else "facts_reading")
         if self.shell is not None:
             yield self._commands(self.shell)
+            if running := self.shell.background_facts():
+                yield running
         yield model_text("facts_attended" if self.is_attended else "facts_unattended")
         given = self.limits if isinstance(self.limits, Mapping) else asdict(self.limits)
         limits = [f"{name}={value}" for name, value in given.items() if name in _LIMITS and value is not None]

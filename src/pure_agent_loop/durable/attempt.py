@@ -54,6 +54,7 @@ from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import present, safe_str, to_jsonable
+from pure_agent_loop.tool_context import run_moves
 
 # -- session store for one attempt to execute a durable run ----------------------------------------------
 # The store marks the session's runs with the id of the durable run, so that the next attempt resumes it. The
@@ -483,6 +484,7 @@ class Attempt:
             raise
 
     async def _write_events(self, run: Run) -> None:
+        run_moves()
         writer = EventWriter(self._clock, self._run_id, secrets.token_hex(4))
         try:
             async with aclosing(run.stream()) as events:

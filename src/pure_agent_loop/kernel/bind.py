@@ -47,7 +47,7 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
         limits = {"timeouts": (kit.timeouts.first_byte, kit.timeouts.idle)}
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None, idle=None), client_options=limits)
     watch = PrefixWatch(str if kit.redactor is None else kit.redactor.redact)
-    kit = kit.replace(tools=reading, silence=Interrupt(keeps_timer=True), prefix_watch=watch)
+    kit = kit.replace(tools=reading, silence=Interrupt(keeps_timer=True), prefix_watch=watch, at_end=[])
     return kit if compactor is None else kit.replace(compactor=compactor.with_kit(kit))
 
 
@@ -153,8 +153,11 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
         raise ToolExecutionError("toolsets", kit.prompts.tool_timed_out.format(seconds=seconds))
 
 
-async def release_toolsets(kit: Kit) -> None:
-    """Close the toolsets of a run and its silence watchdog."""
+async def release_toolsets(state: QueryState, kit: Kit) -> None:
+    """Close the toolsets of a run, what its calls have registered, and its silence watchdog."""
+    for end in kit.at_end:
+        if text := await end():
+            await kit.emit(Event.notice(state.step, text))
     if kit.silence is not None:
         kit.silence.close()
     tools = _run_tools(kit)
@@ -164,7 +167,7 @@ async def release_toolsets(kit: Kit) -> None:
 
 async def end_background(state: QueryState, kit: Kit) -> None:
     """End the background and the toolsets of a run that has ended."""
-    await release_toolsets(kit)
+    await release_toolsets(state, kit)
     ending = as_protocol(kit.background, Ends)
     if ending is not None:
         await ending.end(state)

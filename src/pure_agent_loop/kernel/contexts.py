@@ -11,7 +11,7 @@ from pure_agent_loop.kernel.step import Step, ToolCallRun
 from pure_agent_loop.permissions import Permission, PermissionContext
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.secrets.redaction import StreamRedactor
-from pure_agent_loop.tool_context import ToolContext
+from pure_agent_loop.tool_context import ToolContext, has_end
 
 
 def tool_context(
@@ -35,6 +35,7 @@ def tool_context(
         tasks=_task_states(kit),
         on_piece=on_piece,
         tool_timeout=kit.timeouts.tool,
+        at_end=kit.at_end.append if has_end() else None,
     )
 
 

@@ -28,6 +28,7 @@ from pure_agent_loop.support.checks import is_number, require_value
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.tool import Tool, ToolRegistry
+from pure_agent_loop.tool_context import AtEnd
 
 if TYPE_CHECKING:
     from pure_agent_loop.kernel.observers import Auditor, Snapshots
@@ -283,6 +284,8 @@ class Kit:
     """Writes the facts of the run for the model; None if there are none."""
     silence: Interrupt | None = None
     """Watchdog for a silent model, one request at a time; None before the run begins."""
+    at_end: list[AtEnd] = field(default_factory=list)
+    """What calls have registered for the end of the run; see `ToolContext`."""
     prefix_watch: PrefixWatch | None = None
     """Names what changed the prompt prefix of the run; None before the run begins."""
     start_notices: tuple[str, ...] = ()

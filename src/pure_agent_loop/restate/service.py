@@ -31,6 +31,7 @@ from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import unexpected_option
+from pure_agent_loop.tool_context import run_moves
 
 NAME = "PalSession"
 # Options of a run that have a JSON form. The session is the object's key, and `deps` come from the service.
@@ -212,6 +213,7 @@ class SessionHandlers:
             agent = self._agents[name]
             with naming(agent, name):
                 run = agent.prepare(task if entries.is_new else None, **place, **options)
+            run_moves()
             async with aclosing(run.stream()) as events:
                 async for event in events:
                     await self._tell(session_id, event)

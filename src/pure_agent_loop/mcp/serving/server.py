@@ -47,7 +47,7 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.tool_context import run_forgets
+from pure_agent_loop.tool_context import run_forgets, run_moves
 
 MAX_SESSIONS = MAX_VALUES = 100
 NO_RESOURCE, INVALID = -32002, -32602
@@ -361,6 +361,7 @@ async def _once(agent: Agent, tool: Tool, args: dict[str, Any], link: ClientLink
     """Run one call in its own run and return its outcome."""
     client = OneCall(tool.name, args)
     SHOW_FORM.set(link.form)  # a context variable, so the value is local to this request's task
+    run_moves()
     run_forgets()  # files read in earlier calls stay known, because the client's model has seen them
     run = agent.clone(llm=client, tools=[tool], on_ask=link.ask, compaction=False).arun_stream("")
     run_events = [event async for event in followed(run, link)]

@@ -52,6 +52,7 @@ MESSAGES = {
     "sandbox_bubblewrap_fails": "bubblewrap 无法工作：{error}",
     "sandbox_landlock_linux": "Landlock 需要 Linux",
     "sandbox_landlock_missing": "Landlock：此内核不支持或未启用",
+    "background_ended": "后台命令已随运行结束：{commands}",
     "workspace_open": (
         "workspace_root={root!r} 是{kind}；其中的一切都可能被读取或更改。请选择项目文件夹，"
         "或用 any_folder=True（--any-folder）允许。"

@@ -372,6 +372,20 @@ MESSAGES = {
         "Limits(memory=...) 提高上限】"
     ),
     "left_processes": "【命令留下的后台进程已被结束：{count} 个】",
+    "background_started": ('【在后台运行。用同一命令：background="read" 返回此后的输出，"end" 结束它】'),
+    "background_offline": "【这里的命令没有网络：其他命令和浏览器都连不到它的端口】",
+    "background_running": "【仍在后台运行】",
+    "background_runs": "该命令已在后台运行。请读取它，或先结束它。",
+    "background_many": "已有 {count} 条命令在后台运行。请先结束一条。",
+    "background_none": "没有这样的后台命令。先前进程的后台命令已随之结束。已知：{running}。",
+    "background_timeout": "timeout 与 background={value!r} 同用无效。请省略。",
+    "background_unowned": (
+        '这里不能使用 background="start"：本次运行随调用结束，或可能在另一进程中继续，'
+        "命令将无人结束。请不用 background 运行它，并设 timeout。"
+    ),
+    "background_stays": "它会一直在后台运行，直到被结束；{reason}",
+    "background_since": "自 {time} 起运行",
+    "background_lost": "已随先前的进程结束，或无法触及：{commands}",
     "bytes_left_out": "\n【…… 省略了 {count:,} 字节 ……】\n",
     "unprotected_link": (
         "{path!r} 是符号链接，无法防止命令改动它，因此不运行命令。须由人把它换成它所指向的内容。"
@@ -552,6 +566,7 @@ MESSAGES = {
     "facts_no_network": "不能联网",
     "facts_attended": "提问：现在有人可以回答",
     "facts_unattended": "提问：现在无人回答，需要许可的调用不会执行",
+    "facts_background": "后台命令：{states}",
     "facts_limits": "本任务的限制：{limits}",
     "run_left": (
         "【通知】此消息之前的任务已转到后台，在本对话的副本中继续。请勿在此继续它；其回答会以通知形式给出。"

@@ -56,6 +56,7 @@ MESSAGES = {
     "sandbox_bubblewrap_fails": "bubblewrap does not work: {error}",
     "sandbox_landlock_linux": "Landlock needs Linux",
     "sandbox_landlock_missing": "Landlock: not supported or not enabled in this kernel",
+    "background_ended": "Background commands ended with the run: {commands}",
     "workspace_open": (
         "workspace_root={root!r} is {kind}; everything in it could be read or changed. Choose a project "
         "folder, or allow it with any_folder=True (--any-folder)."

@@ -416,6 +416,26 @@ MESSAGES = {
         "the work in smaller parts; a person can raise the limit: Limits(memory=...)]"
     ),
     "left_processes": "[background processes left by the command were ended: {count}]",
+    "background_started": (
+        '[runs in the background. With the same command, background="read" returns what it printed since, '
+        '"end" ends it]'
+    ),
+    "background_offline": "[commands have no network here: no other command or browser reaches its ports]",
+    "background_running": "[still runs in the background]",
+    "background_runs": "This command runs in the background already. Read it, or end it first.",
+    "background_many": "{count} background commands run already. End one first.",
+    "background_none": (
+        "No background command has this command line. Those of an earlier process ended with it. Known: "
+        "{running}."
+    ),
+    "background_timeout": "timeout has no effect with background={value!r}. Leave it out.",
+    "background_unowned": (
+        'background="start" is not possible here: this run ends with the call, or may continue in another '
+        "process, so nothing would end the command. Run it without background, with a timeout."
+    ),
+    "background_stays": "it stays running in the background until it is ended; {reason}",
+    "background_since": "runs since {time}",
+    "background_lost": "ended with an earlier process, or out of reach: {commands}",
     "bytes_left_out": "\n[... {count:,} bytes left out ...]\n",
     "unprotected_link": (
         "{path!r} is a symbolic link and cannot be protected from commands, so no command is run. A person "
@@ -639,6 +659,7 @@ MESSAGES = {
     "facts_no_network": "no network",
     "facts_attended": "Questions: a person can answer now",
     "facts_unattended": "Questions: no person can answer, a call that needs permission does not run",
+    "facts_background": "Background commands: {states}",
     "facts_limits": "Limits of this task: {limits}",
     "run_left": (
         "[Notice] The task before this message continues in the background, in a copy of this conversation. "

@@ -185,6 +185,7 @@ def _script(limits: Limits, input_path: str) -> str:
     if limits.processes:  # dash limits processes with -p, other shells with -u
         lines.append(f"ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes} 2>/dev/null")
     lines += [
+        "trap : TERM",  # only the command ends at a request to end; it does not inherit this
         f'"$@" <{input_path} 2>&1',
         "code=$?",
         "set -- /proc/[0-9]*",

@@ -22,7 +22,7 @@ def exceeds(pid: int, limit: int) -> bool:
     Args:
         limit: Bytes.
     """
-    pids = list(_family(pid))
+    pids = list(family(pid))
     if sum(_number(each, "status", _RESIDENT) for each in pids) * 1024 <= limit:
         return False  # the cheap upper bound is below the limit
     return sum(map(_proportional, pids)) * 1024 > limit
@@ -33,12 +33,13 @@ def _proportional(pid: int) -> int:
     return _number(pid, "smaps_rollup", _PROPORTIONAL) or _number(pid, "status", _RESIDENT)
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
+    """Yield a process and its descendants, parents first."""
     yield pid
     with suppress(OSError):  # the process has ended
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - only names are needed
             for child in _read(f"/proc/{pid}/task/{thread}/children").split():
-                yield from _family(int(child))
+                yield from family(int(child))
 
 
 def _number(pid: int, file: str, pattern: bytes) -> int:

@@ -21,13 +21,14 @@ from pure_agent_loop.support.clock import within
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
-from pure_agent_loop.toolbox.sandbox.memory import exceeds
+from pure_agent_loop.toolbox.sandbox.memory import exceeds, family
 from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 
 MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536
 # Time for killed processes to end and for their output to arrive.
 GRACE_SECONDS = 0.8
+TERM_SECONDS = 3.0  # between the request to end a command and its kill
 _MEMORY_SECONDS = 0.1  # seconds between two measurements of memory
 # A reaper needs milliseconds, but killing it on a busy machine would release the processes it is killing.
 REAPER_SECONDS = 5.0
@@ -69,6 +70,7 @@ async def run_process(
     home: str = "",
     read_only: bool = False,
     echo: Callable[[bytes], object] | None = None,
+    end: asyncio.Event | None = None,
 ) -> Finished:
     """Run a program until it ends or times out, then end all its processes.
 
@@ -84,6 +86,7 @@ async def run_process(
         limits: See `Limits`.
         home: Private folder of this command, for sandboxes that need one.
         read_only: Allow changes only in the command's private folders; needs a sandbox that supports it.
+        end: Event that ends the command: its processes get SIGTERM, and after `TERM_SECONDS` SIGKILL.
 
     Raises:
         OSError: The program that starts the command cannot be run.
@@ -93,7 +96,7 @@ async def run_process(
         raise ConfigError(f"read_only=True is not supported by the sandbox {sandbox.name}.")
     start = Start(list(command), os.fspath(cwd), home, limits=limits or Limits(), read_only=read_only)
     variables = dict(env) if env is not None else clean_environment(home or "/nonexistent")
-    run = _Run(sandbox, start, variables, timeout, Captured(max_output_bytes, echo), input)
+    run = _Run(sandbox, start, variables, timeout, Captured(max_output_bytes, echo), input, end)
     task = asyncio.ensure_future(run.run())
     try:
         return await asyncio.shield(task)
@@ -137,12 +140,13 @@ class _Run:
         timeout: float,
         captured: Captured,
         stdin_data: bytes | None,
+        end: asyncio.Event | None,
     ) -> None:
         self.captured = captured
         self.report = bytearray()
         self.exited, self.drained, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._sandbox, self._start, self._env, self._timeout = sandbox, start, env, timeout
-        self._stdin_data = stdin_data
+        self._stdin_data, self._end = stdin_data, end or asyncio.Event()
         self._go: int | None = None
         self._info: int | None = None
         self._init_pidfd: int | None = None  # a pidfd of the first process in the sandbox
@@ -219,7 +223,7 @@ class _Run:
 
     async def _wait(self, start_time: float) -> bool:
         """Wait for the end, a stop or the timeout. Return whether it timed out."""
-        events = (self.exited.wait(), self._stop.wait(), self._watch_memory())
+        events = (self.exited.wait(), self._stop.wait(), self._watch_memory(), self._end_on_request())
         waits = [asyncio.ensure_future(event) for event in events]
         try:
             left = max(0.0, start_time + self._timeout - time.monotonic())
@@ -236,6 +240,17 @@ class _Run:
             await asyncio.sleep(_MEMORY_SECONDS)
         self._over_memory = limit
 
+    async def _end_on_request(self) -> None:
+        """Wait until the command is asked to end, and then for its end."""
+        await self._end.wait()
+        if self._sandbox.supervised:  # the first process inside bubblewrap ignores the signal
+            for pid in list(family(self._pid))[1:]:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+        else:
+            self._signal_group(kill=False)
+        await _ends(self.exited.wait(), TERM_SECONDS)
+
     def _kill(self) -> None:
         """Kill what is left. End of input makes a reaper kill all other processes before it exits."""
         self._stop.set()
@@ -245,17 +260,17 @@ class _Run:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL)
         if self._init_pidfd is not None or not self._sandbox.supervised:
-            self._kill_group()
+            self._signal_group()
 
-    def _kill_group(self) -> None:
+    def _signal_group(self, *, kill: bool = True) -> None:
         if hasattr(os, "killpg"):  # on other systems, closing the transport ends the process
             with suppress(OSError):  # no process is left in the group
-                os.killpg(self._pid, signal.SIGKILL)
+                os.killpg(self._pid, signal.SIGKILL if kill else signal.SIGTERM)
 
     async def _wait_for_end(self) -> None:
         """Wait for all processes to end, and for the rest of the output."""
         if not await _ends(self.exited.wait(), REAPER_SECONDS):
-            self._kill_group()
+            self._signal_group()
             await _ends(self.exited.wait())
         if self._init_pidfd is not None:
             await _ends(_ended(self._init_pidfd))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
@@ -21,7 +23,7 @@ from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import shorten
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.tool_context import ToolContext, current_call
+from pure_agent_loop.tool_context import ToolContext, current_call, current_run, memory_owner
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox
@@ -37,11 +39,14 @@ from pure_agent_loop.toolbox.sandbox.programs import (
 from pure_agent_loop.toolbox.sandbox.roots import check_workspace
 from pure_agent_loop.toolbox.sandbox.user_git import write_user_git
 from pure_agent_loop.toolbox.sandbox.variables import check_variables, clean_environment, still_variables
+from pure_agent_loop.toolbox.shell.background import BackgroundCommand, BackgroundCommands, names_of
 from pure_agent_loop.toolbox.shell.live import LiveOutput
 from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, format_result, refused, wants_temporary
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
 
 
@@ -69,6 +74,9 @@ class EndedCommand(NamedTuple):
 
 class Shell:
     """The ``shell`` tool for one folder.
+
+    A run ends the background commands that it started. In a conversation, ``async with shell:`` holds them
+    from run to run, and ends them at its end.
 
     Args:
         workspace_root: Working directory of commands, and the only folder that commands in a sandbox can
@@ -124,6 +132,8 @@ class Shell:
         self._timeout, self._max_output = timeout, max_output
         self._limits = limits or Limits()
         self._tried: dict[str, tuple[str, Finished, float]] = {}
+        self.background = BackgroundCommands(max_output)
+        """The commands that stay; see `BackgroundCommands`."""
         own = user_path()
         self._search_path = join_path(list(path), own)
         self._env = {**variables_for(own), **check_variables(env or {})}
@@ -131,6 +141,14 @@ class Shell:
         self.sandbox = best_sandbox(
             self._root, name=sandbox, network=network, readable=shown, protected=protected
         )
+
+    async def __aenter__(self) -> Self:
+        self.background.is_held = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.background.is_held = False
+        await self.background.end(self.background.running)
 
     def describe(self) -> str:
         """Describe the sandbox in one line for people, and why no better one is used."""
@@ -169,10 +187,15 @@ class Shell:
         command = args.get("command")
         if not isinstance(command, str):
             return Permission("deny", model_text("command_no_text"))
+        background = args.get("background")
+        if background in ("read", "end"):  # no line runs
+            return Permission("allow", "read-only", read_only=True)
         policy = self._with_rules(context)
         verdict = policy.judge(command, self._unsandboxed_folder())
         if verdict.behavior == "deny":
             return Permission("deny", verdict.reason)
+        if stays := background is not None:
+            verdict = replace(verdict, reason=model_text("background_stays", reason=verdict.reason))
         if self.sandbox.name == "none":
             return self._judge_unsandboxed(verdict, context)
         asked = Permission("ask", verdict.reason)
@@ -183,7 +206,7 @@ class Shell:
                 return None
             if args.get("changes") is True:
                 return replace(asked, message=model_text("shell_model_says", reason=verdict.reason))
-        if not self.sandbox.refusal:  # the sandbox does not support read-only runs
+        if stays or not self.sandbox.refusal:  # a trial of what stays has no end
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
 
@@ -248,6 +271,7 @@ class Shell:
         command: str,
         timeout: float | None = None,
         changes: bool = False,  # noqa: ARG002 - read by `judge`
+        background: Literal["start", "read", "end"] | None = None,
     ) -> ToolOutcome:
         """Run a command line with bash and return what it printed, and its exit code.
 
@@ -260,7 +284,11 @@ class Shell:
             command: The command line, such as "git status && ls docs".
             timeout: Seconds after which it is ended; a default if left out.
             changes: True if it must change files or use the network. A person may be asked then.
+            background: "start" lets it run on, as a server or watcher must. Later, with the same command,
+                "read" returns what it printed since, and "end" ends it.
         """
+        if background is not None:
+            return await self._in_background(command, timeout, background)
         ended = await self.execute(command, timeout)
         return ToolOutcome(ended.text, command=ended.end)
 
@@ -268,6 +296,13 @@ class Shell:
     def has_network(self) -> bool:
         """Return True if commands may use the network."""
         return self._network
+
+    def background_facts(self) -> str:
+        """Return which background commands of the current run's session run or have ended, on one line."""
+        history: list[Any] = []
+        with suppress(ConfigError):  # not in a run
+            history = current_run().messages
+        return self.background.facts(_owner(is_held=self.background.is_held), history)
 
     async def look(self, command: str) -> str | None:
         """Run a command that can change nothing; return its output.
@@ -281,19 +316,20 @@ class Shell:
 
     async def execute(self, command: str, timeout: float | None = None) -> EndedCommand:
         """Run a command line, and return how it ended, and its output. Same arguments as the tool."""
-        if "\0" in command:
-            raise WorkspaceError(model_text("nul"))
         call = current_call()
-        seconds = self._default_timeout(call) if timeout is None else timeout
-        if not 0 < seconds <= MAX_TIMEOUT:
-            raise WorkspaceError(model_text("seconds_range", limit=MAX_TIMEOUT))
+        seconds = self._checked(command, self._default_timeout(call) if timeout is None else timeout)
         read_only = call is not None and call.read_only
         finished = self._tried_before(command, call.call_id) if call is not None and read_only else None
         if finished is None:
             show = None if call is None else call.on_piece
             finished = await self._run_shown(command, seconds, show, read_only=read_only)
-        still = "" if call is None or not read_only else "plan" if call.permission_mode == "plan" else "still"
-        lacks = self._refused(finished, several=True) if read_only and self.sandbox.refusal else ""
+        is_plan = call is not None and call.permission_mode == "plan"
+        return self._ended(
+            command, finished, seconds, "" if not read_only else "plan" if is_plan else "still"
+        )
+
+    def _ended(self, command: str, finished: Finished, seconds: float, still: str = "") -> EndedCommand:
+        lacks = self._refused(finished, several=True) if still and self.sandbox.refusal else ""
         text = format_result(
             finished,
             seconds,
@@ -302,7 +338,63 @@ class Shell:
             beyond=self._beyond(command, finished),
             temporary=bool(lacks) and self._wants_temporary(lacks),
         )
-        return EndedCommand(_command_end(finished, read_only=read_only), finished.output, text)
+        return EndedCommand(_command_end(finished, read_only=bool(still)), finished.output, text)
+
+    async def _in_background(self, command: str, timeout: float | None, what: str) -> ToolOutcome:
+        owner = _owner(is_held=self.background.is_held)
+        if what == "start":
+            at = await self._start(command, timeout, owner)
+            is_apart = self.sandbox.name != "none" and not self._network
+            notes = ["background_started", *(["background_offline"] if is_apart else [])]
+        else:
+            known = self.background.find(command, owner)
+            if known is None:
+                shown = ", ".join(
+                    repr(each.command) for each in self.background.running if each.owner == owner
+                )
+                raise WorkspaceError(model_text("background_none", running=shown or "-"))
+            if timeout is not None:
+                raise WorkspaceError(model_text("background_timeout", value=what))
+            at, notes = known, ["background_running"]
+            if what == "end":
+                await self.background.end([at])
+        output, cut = at.take()
+        if at.finished is None:
+            cut_note = ["output_cut"] if cut else []
+            lines = [output.removesuffix("\n") or model_text("no_output"), *map(model_text, cut_note + notes)]
+            return ToolOutcome("\n".join(lines))
+        finished = replace(at.finished, output=output, truncated=cut)
+        ended = self._ended(command, finished, timeout or 0.0)
+        return ToolOutcome(ended.text, command=None if what == "end" else ended.end)
+
+    async def _start(self, command: str, timeout: float | None, owner: object) -> BackgroundCommand:
+        seconds = self._checked(command, MAX_TIMEOUT if timeout is None else timeout)
+        call = current_call()
+        if not self.background.is_held:
+            if call is None or call.at_end is None:
+                raise WorkspaceError(model_text("background_unowned"))
+            call.at_end(partial(self._end_of_run, owner))
+        still = call is not None and call.read_only
+
+        def execute(end: asyncio.Event, echo: Callable[[bytes], object]) -> Awaitable[Finished]:
+            left = float("inf") if timeout is None else seconds
+            return self._run_here(command, left, read_only=still, echo=echo, end=end)
+
+        return await self.background.start(command, owner, execute)
+
+    async def _end_of_run(self, owner: object) -> str:
+        """End the commands that a run has started; return a notice about it, or ""."""
+        running = [each for each in self.background.running if each.owner == owner]
+        await self.background.end(running)
+        return notice("library.background_ended", commands=names_of(running)) if running else ""
+
+    @staticmethod
+    def _checked(command: str, timeout: float) -> float:
+        if "\0" in command:
+            raise WorkspaceError(model_text("nul"))
+        if not 0 < timeout <= MAX_TIMEOUT:
+            raise WorkspaceError(model_text("seconds_range", limit=MAX_TIMEOUT))
+        return timeout
 
     def _default_timeout(self, context: ToolContext | JudgeContext | None) -> float:
         limit = None if context is None else context.tool_timeout
@@ -357,6 +449,18 @@ class Shell:
         read_only: bool,
         echo: Callable[[bytes], object] | None = None,
     ) -> Finished:
+        return await self._run_here(command, seconds, read_only=read_only, echo=echo)
+
+    async def _run_here(
+        self,
+        command: str,
+        seconds: float,
+        *,
+        read_only: bool,
+        echo: Callable[[bytes], object] | None,
+        end: asyncio.Event | None = None,
+    ) -> Finished:
+        """Run a command in the sandbox of this process; see `run_process`."""
         with _home() as folder:
             confined = self.sandbox.name != "none"
             await in_thread(lambda: write_user_git(Path(folder), self._root, any_owner=confined))
@@ -377,10 +481,17 @@ class Shell:
                     home=folder,
                     read_only=read_only,
                     echo=echo,
+                    end=end,
                 )
             except OSError as error:
                 why = {"error": error.strerror or error, "kind": type(error).__name__}
                 raise WorkspaceError(model_text("not_started", **why)) from error
+
+
+def _owner(*, is_held: bool) -> object:
+    """Return whose calls read and end a background command: those of the session, else of the run."""
+    owner = memory_owner()
+    return "" if is_held and not isinstance(owner, str) else owner
 
 
 def _command_end(finished: Finished, *, read_only: bool) -> CommandEnd:
