@@ -229,7 +229,7 @@ def memory_owner() -> str | LiveRun | None:
 
 
 def run_moves() -> None:
-    """Declare, for the rest of this asyncio task, that runs end with one call or continue in other processes."""
+    """Declare, for this asyncio task, that a run ends with one call or continues in other processes."""
     _MOVES.set(True)
 
 

@@ -23,7 +23,7 @@ from pure_agent_loop.cli.chat.prompt import Prompt, wants_vi
 from pure_agent_loop.cli.chat.questions import PermissionPrompt
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.status import short
-from pure_agent_loop.cli.chat.styling import clean, theme_of
+from pure_agent_loop.cli.chat.styling import clean, one_line, theme_of
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.cli.chat.words import Groups
@@ -199,6 +199,7 @@ class Chat:
             self._work.cancel()
             with suppress(asyncio.CancelledError):
                 await self._work
+        self.talk.stop_background()
         self._flush(redraw=False)
         await self.talk.close()
 
@@ -309,7 +310,10 @@ class Chat:
         """Return the live lines, including messages that the agent has not read yet."""
         self._measure()
         is_asking = self.permission_prompt.pending is not None  # the question needs these lines
-        return self.screen.live(queued=() if is_asking else self.queued())
+        running = [one_line(each.command) for each in self.talk.background if each.finished is None]
+        return self.screen.live(
+            queued=() if is_asking else self.queued(), background=() if is_asking else running
+        )
 
     def _measure(self) -> None:
         """Update the screen to the current size of the terminal."""

@@ -50,6 +50,7 @@ _READ_ONLY = (
     "skills",
     "agents",
     "tasks",
+    "background",
     "unfold",
     "theme",
     "mcp",
@@ -257,6 +258,20 @@ class Slash:
         tasks = TaskStore().list(self._host.talk.place.session_id or "")
         rows = (f"`{task.id}` {task.state}: {one_line(task.prompt, 80)}" for task in tasks)
         self._list(rows, "no_tasks")
+
+    async def _background(self, words: str) -> None:
+        from pure_agent_loop.cli.chat.background import background_row, newest_output, numbered_command
+
+        talk, (verb, _, rest) = self._host.talk, words.partition(" ")
+        if not words:
+            self._list((f"`{background_row(each)}`" for each in talk.background), "no_background_commands")
+        elif verb == "end":
+            command = numbered_command(talk.background, rest.strip())
+            await talk.end_background(command)
+            self._host.print_notice(background_row(command))
+        else:
+            text = newest_output(numbered_command(talk.background, words), talk.choice.client)
+            self._host.print_notice(text, "", is_whole=True)
 
     async def _mcp(self, _: str) -> None:
         servers = await self._host.talk.servers()

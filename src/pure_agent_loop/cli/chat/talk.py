@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cli.chat.background import background_row
 from pure_agent_loop.cli.choose import choose, models_of, plan_of
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.runs import Run
     from pure_agent_loop.sessions.story import Entry, Story
+    from pure_agent_loop.toolbox.shell.background import BackgroundCommand
 
 MEMORY_CHARS = 4_000  # maximum characters of the notes that the model gets
 
@@ -247,6 +249,7 @@ class ChatSession:
         """
         self._token = token = CancelToken()
         self.begun = time.monotonic()
+        self._hold_background()
         try:
             await in_thread(self.prepare)
             servers = await self.servers()
@@ -268,6 +271,34 @@ class ChatSession:
         finally:
             self._token = self._run = None
             self.mark()
+
+    @property
+    def background(self) -> list[BackgroundCommand]:
+        """The background commands of the conversation, and some that have ended."""
+        shell = self.shared.toolset.shell
+        return [] if shell is None else list(shell.background)
+
+    def stop_background(self) -> None:
+        """Ask all background commands to end, and say so."""
+        running = [each for each in self.background if each.finished is None]
+        if running and (shell := self.shared.toolset.shell) is not None:
+            rows = "\n".join(map(background_row, running))
+            self._notify(user_text("chat.background_leaving", commands=rows))
+            shell.background.stop(running)
+
+    async def end_background(self, command: BackgroundCommand) -> None:
+        """End a background command, and wait for it."""
+        if (shell := self.shared.toolset.shell) is not None:
+            await shell.background.end([command])
+
+    def _hold_background(self) -> None:
+        """Keep background commands from run to run, until `close` or another session."""
+
+        def tell(command: BackgroundCommand) -> None:
+            self._notify(user_text("chat.background_ended", command=background_row(command)))
+
+        if (shell := self.shared.toolset.shell) is not None:
+            shell.background.hold(tell)
 
     def _agent(self) -> Agent:
         """Create an agent for each task, so that a changed mode, model or rule takes effect."""
@@ -369,6 +400,7 @@ class ChatSession:
         """Switch to another session; None starts a new session."""
         self.place.session_id = session_id or (new_session_id() if self.place.session_id else None)
         self.place.forget()
+        self.stop_background()
         self.usage, self.state = UsageTotals(), None
         self.mark()
         if not self.place.attend():
@@ -395,7 +427,9 @@ class ChatSession:
         return servers
 
     async def close(self) -> None:
-        """Close connections and the embedded model."""
+        """End background commands; close connections and the embedded model."""
+        if (shell := self.shared.toolset.shell) is not None:
+            await shell.background.end(shell.background.running)
         if self.shared.toolset.mcp is not None and self._has_servers:
             await self.shared.toolset.mcp.__aexit__()
         await close_client(self.choice.client)

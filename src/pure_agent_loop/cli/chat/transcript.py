@@ -345,17 +345,21 @@ class TranscriptView:
     def _close(self) -> str:
         return self._end_thinking(time.time()) + self._print_text(self._answer.close(self.width))
 
-    def live(self, now: float | None = None, queued: Sequence[str] = ()) -> list[str]:
+    def live(
+        self, now: float | None = None, queued: Sequence[str] = (), background: Sequence[str] = ()
+    ) -> list[str]:
         """Return the live lines.
 
         Args:
             now: Seconds since the epoch; None for the current time.
             queued: Messages that the agent has not read yet.
+            background: Background commands that run.
         """
         now = time.time() if now is None else now
         words = [self._words("queued", text=one_line(text)) for text in queued[:MAX_QUEUED]]
         if len(queued) > MAX_QUEUED:
             words[-1] = self._words("more_running", count=len(queued) - MAX_QUEUED + 1)
+        words += [self._words("in_background", commands=", ".join(background))] if background else []
         waiting = [self._still(self._styler.text(("dim", text))) for text in words]
         max_lines = max(self.live_lines - len(waiting), 1)
         work = self._work(now)

@@ -51,6 +51,7 @@ COMMANDS = [  # the most used commands first
     "skills",
     "agents",
     "tasks",
+    "background",
     "export",
     "doctor",
     "theme",
@@ -63,7 +64,7 @@ GROUPS = {  # of `/help`; /unfold is among the keys
     "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "export", "exit"],
     "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "doctor"],
     "files": ["diff", "undo", "redo", "time", "memory", "editor"],
-    "more": ["help", "status", "theme", "key", "keys", "copy"],
+    "more": ["background", "help", "status", "theme", "key", "keys", "copy"],
 }
 # Commands from other programs, answered with a hint.
 HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug", "hooks", "todos", "review"]

@@ -73,7 +73,7 @@ TOOLS: Mapping[str, Mapping[str, ToolWords]] = {
         command='命令行，例如 "git status && ls docs"。',
         timeout="多少秒后结束它；省略则用默认值。",
         changes="必须改动文件或使用网络时为 true。那时可能会询问人。",
-        background='"start" 让它一直运行，用于服务器或监视程序。之后用同一命令："read" 返回此后的输出，"end" 结束它。',
+        background='"start" 让它一直运行，用于服务器等。之后用同一命令："read" 返回新的输出，"end" 结束它。',
     ),
     "ask_user": _chinese(
         "只有用户才能决定时询问用户。能自己查明的不要问。",

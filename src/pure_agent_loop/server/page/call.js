@@ -5,7 +5,7 @@ import { Icon } from "./icons.js";
 import { codeBox } from "./markdown.js";
 import { size } from "./sent.js";
 import * as store from "./store.js";
-import { clock, seconds, subject, t, verb } from "./words.js";
+import { clock, hasWord, seconds, subject, t, verb } from "./words.js";
 
 const MAX_SHOWN = 20000, TAIL_LINES = 6;
 const ICONS = { edit_file: "pencil", write_file: "pencil", read_file: "file", read_image: "file", shell: "terminal", grep: "search", glob: "search", list_dir: "list", fetch: "globe", todo_write: "list", tool_search: "search" };
@@ -59,7 +59,8 @@ export function Clock({ since }) {
 function outcome(item) {
   const code = item.command?.exit_code ?? item.exitCode, time = item.seconds >= 1 ? seconds(item.seconds) : "";
   const state = code ? t("exitCode", { n: code }) : item.state === "done" ? "" : item.state === "waiting" && item.verdict ? t("allowed") : item.unasked ? t("notAsked") : store.stateWord(item.state);
-  return [item.command?.read_only && !code ? t("readOnly") : "", state, time].filter(Boolean).join(" · ");
+  const background = item.state === "done" && !item.command && hasWord(`background_${item.args?.background}`) ? t(`background_${item.args.background}`) : "";
+  return [item.command?.read_only && !code ? t("readOnly") : "", background, state, time].filter(Boolean).join(" · ");
 }
 
 function Todo({ items, item }) {

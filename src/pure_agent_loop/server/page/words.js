@@ -103,6 +103,7 @@ const WORDS = {
   denySay: ["Deny and say this", "拒绝并说明"],
   stopped: ["stopped", "已停止"],
   readOnly: ["read-only", "只读"],
+  background_start: ["in the background", "在后台"], background_read: ["new output", "新的输出"], background_end: ["ended", "已结束"],
   plan: ["Plan", "计划"],
   nFailed: ["{n} failed", "{n} 个失败"],
   moreRows: ["Show {n} more line{s}", "再显示 {n} 行"],

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 from pure_agent_loop.llm.messages import Message, calls_of, text_of
 from pure_agent_loop.support.clock import set_within
@@ -97,11 +98,19 @@ class BackgroundCommands:
         self._commands: list[BackgroundCommand] = []
         self.is_held = False
         """True if an owner of the shell ends them; else the run that started one ends it."""
-        self.on_end: Callable[[BackgroundCommand], object] | None = None
-        """Called, in another thread, with a command that ended by itself."""
+        self._on_end: Callable[[BackgroundCommand], object] | None = None
 
     def __iter__(self) -> Iterator[BackgroundCommand]:
         return iter(tuple(self._commands))
+
+    def hold(self, on_end: Callable[[BackgroundCommand], object] | None = None) -> None:
+        """Keep commands beyond the runs that start them; the caller ends them.
+
+        Args:
+            on_end: Called, on the caller's event loop, with a command that ended by itself.
+        """
+        self.is_held, loop = True, asyncio.get_running_loop()
+        self._on_end = on_end and partial(loop.call_soon_threadsafe, on_end)
 
     @property
     def running(self) -> list[BackgroundCommand]:
@@ -145,8 +154,8 @@ class BackgroundCommands:
             finished = Finished(None, "", problem=str(error))
         finally:
             command.finished = finished
-        if self.on_end is not None and not command.must_end.is_set():
-            self.on_end(command)
+        if self._on_end is not None and not command.must_end.is_set():
+            self._on_end(command)
 
     def facts(self, owner: Owner, history: Iterable[Message]) -> str:
         """Return the state of an owner's commands for its model, on one line; "" if there are none.

@@ -143,7 +143,7 @@ class Shell:
         )
 
     async def __aenter__(self) -> Self:
-        self.background.is_held = True
+        self.background.hold()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -187,14 +187,18 @@ class Shell:
         command = args.get("command")
         if not isinstance(command, str):
             return Permission("deny", model_text("command_no_text"))
-        background = args.get("background")
-        if background in ("read", "end"):  # no line runs
+        if args.get("background") in ("read", "end"):  # no line runs
             return Permission("allow", "read-only", read_only=True)
+        return self._judge_line(command, args, context)
+
+    def _judge_line(
+        self, command: str, args: Mapping[str, Any], context: JudgeContext
+    ) -> Permission | Coroutine[Any, Any, Permission] | None:
         policy = self._with_rules(context)
         verdict = policy.judge(command, self._unsandboxed_folder())
         if verdict.behavior == "deny":
             return Permission("deny", verdict.reason)
-        if stays := background is not None:
+        if stays := args.get("background") is not None:
             verdict = replace(verdict, reason=model_text("background_stays", reason=verdict.reason))
         if self.sandbox.name == "none":
             return self._judge_unsandboxed(verdict, context)
