@@ -138,14 +138,14 @@ class TestItsOutput:
         line = "head -c 20000000 /dev/zero | tr '\\0' 'x' | fold -w 50; echo written; sleep 1000000"
 
         async def work(shell):
-            await use(shell, line, "start")
+            said = await use(shell, line, "start")
             command = next(iter(shell.background))
             while "written" not in command.newest():
                 await asyncio.sleep(0)
-            return await use(shell, line, "read"), command.newest(), len(command._newest)
+            return said + await use(shell, line, "read"), command.newest(), len(command._newest)
 
         said, newest, kept = in_shell(work, tmp_path, max_output=3_000)
-        assert len(said) < 4_000
+        assert len(said) < 8_000
         assert "bytes left out" in said
         assert "written\n" in said
         assert "the middle of the output was left out" in said

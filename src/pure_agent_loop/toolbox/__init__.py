@@ -27,6 +27,7 @@ from pure_agent_loop.toolbox.todo import TODO_TOOL, TodoItem, TodoList
 if TYPE_CHECKING:
     from pure_agent_loop.toolbox.sandbox.launch import Limits
     from pure_agent_loop.toolbox.sandbox.roots import check_workspace
+    from pure_agent_loop.toolbox.shell.background import BackgroundCommand, BackgroundCommands
     from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
     from pure_agent_loop.toolbox.shell.tool import Shell
     from pure_agent_loop.toolbox.web.fetch import Fetch, FetchError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PROTECTED",
     "TODO_TOOL",
+    "BackgroundCommand",
+    "BackgroundCommands",
     "ChangeTools",
     "Fetch",
     "FetchError",
@@ -61,6 +64,8 @@ _LATER = {
     "Fetch": "web.fetch",
     "FetchError": "web.fetch",
     "Limits": "sandbox.launch",
+    "BackgroundCommand": "shell.background",
+    "BackgroundCommands": "shell.background",
     "Shell": "shell.tool",
     "ShellPolicy": "shell.policy",
     "Verdict": "shell.policy",

@@ -12,7 +12,7 @@ from pure_agent_loop.support.secrets.redaction import redactor_for
 from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
-    from pure_agent_loop.toolbox.shell.background import BackgroundCommand
+    from pure_agent_loop.toolbox import BackgroundCommand
 
 MAX_LINES = 30  # lines of the newest output
 

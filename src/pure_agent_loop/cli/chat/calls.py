@@ -194,9 +194,10 @@ class Lines:
         facts, output = [seconds(call.duration) if call.duration >= 1 else ""], self._short_result(call)
         if code := call.command.get("exit_code"):
             facts, output = [*facts, self._words("exit_code", code=code)], ""
-        key = f"background_{call.args.get('background') if isinstance(call.args, Mapping) else ''}"
-        if call.state == "done" and not call.command and key in table("screen", "en"):
-            facts, output = [*facts, self._words(key)], "" if key == "background_start" else output
+        what = call.args.get("background") if isinstance(call.args, Mapping) else None
+        if call.state == "done" and not call.command and what in ("start", "read", "end"):
+            facts = [*facts, self._words(f"background_{what}")]
+            output = output if what == "read" else ""
         if call.command.get("read_only"):
             facts.append(self._words("read_only"))
         parts = [", ".join(filter(None, facts)), output]

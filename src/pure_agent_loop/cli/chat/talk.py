@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.runs import Run
     from pure_agent_loop.sessions.story import Entry, Story
-    from pure_agent_loop.toolbox.shell.background import BackgroundCommand
+    from pure_agent_loop.toolbox import BackgroundCommand
 
 MEMORY_CHARS = 4_000  # maximum characters of the notes that the model gets
 

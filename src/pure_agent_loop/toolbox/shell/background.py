@@ -48,7 +48,7 @@ class BackgroundCommand:
         self.must_end, self.loop = asyncio.Event(), get_portal().loop
         self.done: Future[None] = Future()
         self._max_output, self._lock = max_output, threading.Lock()
-        self._new, self._has_new = Captured(max_output), False
+        self._new = Captured(max_output)
         self._line, self._newest = b"", bytearray()
         self.is_told = False
         """True once a call has read how it ended."""
@@ -63,7 +63,6 @@ class BackgroundCommand:
                 whole, end, self._line = whole + end, self._line, b""
             if end:
                 self._new.add(whole + end)
-                self._has_new = True
 
     def take(self) -> tuple[str, int]:
         """Return the output since the last call of this method, and how many bytes of it were left out.
@@ -72,10 +71,10 @@ class BackgroundCommand:
         """
         with self._lock:
             self.is_told = self.finished is not None
-            if self.is_told or not self._has_new:
+            if self.is_told:
                 self._new.add(self._line)
                 self._line = b""
-            new, self._new, self._has_new = self._new, Captured(self._max_output), False
+            new, self._new = self._new, Captured(self._max_output)
         return new.text(), new.cut
 
     def newest(self) -> str:
