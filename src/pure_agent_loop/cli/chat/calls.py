@@ -30,6 +30,7 @@ _ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # matches the
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 4
 _TODO = ("todo_pending", "todo_in_progress", "todo_done")
+_BACKGROUND = {"start": "background_start", "read": "background_read", "end": "background_end"}
 _TODO_MARKS = {"pending": "☐", "in_progress": "▸", "done": "☑"}
 
 CallState = Literal["waiting", "running", "done", "failed", "denied", "stopped"]
@@ -194,10 +195,9 @@ class Lines:
         facts, output = [seconds(call.duration) if call.duration >= 1 else ""], self._short_result(call)
         if code := call.command.get("exit_code"):
             facts, output = [*facts, self._words("exit_code", code=code)], ""
-        what = call.args.get("background") if isinstance(call.args, Mapping) else None
-        if call.state == "done" and not call.command and what in ("start", "read", "end"):
-            facts = [*facts, self._words(f"background_{what}")]
-            output = output if what == "read" else ""
+        what = str(call.args.get("background")) if isinstance(call.args, Mapping) else ""
+        if call.state == "done" and not call.command and what in _BACKGROUND:
+            facts, output = [*facts, self._words(_BACKGROUND[what])], output if what == "read" else ""
         if call.command.get("read_only"):
             facts.append(self._words("read_only"))
         parts = [", ".join(filter(None, facts)), output]

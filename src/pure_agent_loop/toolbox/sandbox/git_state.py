@@ -100,8 +100,8 @@ class GitState:
             finally:
                 with _alone(file):
                     self._end(running)
-                names += self._set
-                self._set = []
+                    names += self._set
+                    self._set = []
 
     @property
     def _file(self) -> Path:
