@@ -273,3 +273,23 @@ def test_command_shows_its_output_without_notes_for_the_model(serve, visit):
     expect(guest.page.locator(".call .time")).to_contain_text("exit 2")
     expect(guest.page.locator(".call .inside pre")).to_contain_text("one\ntwo")
     expect(guest.page.locator(".call .inside")).not_to_contain_text("exit code")
+
+
+@pytest.mark.parametrize(
+    ("what", "command", "shown"),
+    [
+        ("start", "null", "in the background"),
+        ("start", "{ exit_code: 0, lines: 0, tail: '' }", ""),
+        ("read", "null", "new output"),
+        ("end", "null", "ended"),
+        ("unknown", "null", ""),
+    ],
+)
+def test_a_background_command_says_that_it_runs_and_how_it_ended(serve, visit, what, command, shown):
+    guest = visit(serve(["unused"]))
+    guest.page.evaluate(TRIAL)
+    guest.page.evaluate(
+        f"window.take('action', {{ args: {{ command: 'make serve', background: '{what}' }} }})"
+    )
+    guest.page.evaluate(f"window.take('observation', {{ result: 'up', duration: 0.2, command: {command} }})")
+    expect(guest.page.locator(".call.done .time")).to_have_text(shown)
