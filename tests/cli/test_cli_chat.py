@@ -118,7 +118,7 @@ class TestTalking:
         screen = chat([], "chat", columns=columns, rows=rows)
         screen.until("# note|# 备注")
         screen.type("/help" + ENTER)
-        screen.until(r"/editor +\S.*\n\S*")
+        screen.until(r"/copy +\S.*\n\S*")
         idle(screen)
         lines = screen.lines
         row = next(line for line in lines if line.startswith("/new"))

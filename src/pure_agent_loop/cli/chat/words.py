@@ -60,11 +60,11 @@ COMMANDS = [  # the most used commands first
     "keys",
     "exit",
 ]
-GROUPS = {  # of `/help`; /unfold is among the keys
+GROUPS = {  # of `/help`; /unfold and /editor are among the keys
     "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "export", "exit"],
-    "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "doctor"],
-    "files": ["diff", "undo", "redo", "time", "memory", "editor"],
-    "more": ["background", "help", "status", "theme", "key", "keys", "copy"],
+    "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "background"],
+    "files": ["diff", "undo", "redo", "time", "memory", "copy"],
+    "more": ["help", "status", "theme", "key", "keys", "doctor"],
 }
 # Commands from other programs, answered with a hint.
 HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug", "hooks", "todos", "review"]
