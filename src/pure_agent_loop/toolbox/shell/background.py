@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 
 from pure_agent_loop.llm.messages import Message, calls_of, text_of
 from pure_agent_loop.support.clock import set_within
@@ -109,7 +108,8 @@ class BackgroundCommands:
             on_end: Called, on the caller's event loop, with a command that ended by itself.
         """
         self.is_held, loop = True, asyncio.get_running_loop()
-        self._on_end = on_end and partial(loop.call_soon_threadsafe, on_end)
+        if on_end is not None:
+            self._on_end = lambda command: loop.call_soon_threadsafe(on_end, command)
 
     @property
     def running(self) -> list[BackgroundCommand]:
