@@ -100,20 +100,31 @@ def test_history_that_no_longer_fits_is_told_with_both_numbers(chat):
     leave(screen)
 
 
-@pytest.mark.parametrize("where", ["option", "command"])
-def test_key_in_place_of_a_model_is_refused_and_not_repeated(pal, chat, where):
-    if where == "option":
-        refused = pal("run", "--model", KEY, "hi")
-        assert refused.returncode == 2
-        assert "has the form of a key" in refused.stderr
-        assert KEY not in refused.stderr
-        return
-    screen = chat([])
-    screen.type(f"/model {KEY}" + ENTER)
-    screen.until("has the form of a key")
-    screen.type("/status" + ENTER)
-    screen.until("scripted ")
+def test_key_in_place_of_a_model_is_refused_and_not_repeated(pal):
+    refused = pal("run", "--model", KEY, "hi")
+    assert refused.returncode == 2
+    assert "has the form of a key" in refused.stderr
+    assert KEY not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["/model {}", "/key {}", "/mode {}", "/sessions {}", "/permissions allow {}", "/fix {} now", "#key {}", "{}"],
+)
+def test_typed_line_with_a_key_is_neither_sent_nor_shown_nor_kept(pal, chat, line):
+    screen = chat(["Not a key."])
+    screen.type(line.format(KEY))
+    screen.until(KEY[-8:])
+    screen.type(ENTER)
+    screen.until("holds a key.*")
+    assert "/key enters a key" in flat(screen)
+    screen.type("\x1b[A" + "pick a sk-learn model" + ENTER)  # Up recalls nothing
+    screen.until("Not a key")
+    assert KEY not in screen.all
+    assert len(screen.server.requests) == 1
     leave(screen)
+    for path in Path(pal.env["PAL_HOME"]).rglob("*"):
+        assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
 
 
 @pytest.mark.parametrize("command", ["/hooks", "/todos", "/todo", "/review"])

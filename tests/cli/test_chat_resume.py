@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.cli.conversations import idle, leave
 from tests.cli.screens import ENTER, ESC
 
+from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.testing import answer, call, status
@@ -75,9 +77,31 @@ def test_refused_request_is_shown_with_its_reason(chat):
     leave(screen)
     screen = chat([], "-c")
     screen.until("no such key")
-    assert under_newest(screen)[0].startswith("error: ")
-    assert "older" not in " ".join(under_newest(screen))
+    first, *others = under_newest(screen)
+    assert first == "error: The key was refused (401)."
+    assert " ".join(others).startswith(f"Replace it where it is set. Server: {screen.server.base_url[:17]}")
+    assert others[-1] == "no such key"
     leave(screen)
+
+
+def test_thinking_keeps_its_seconds(chat, pal):
+    screen = chat([answer("The older answer.", reasoning="Hm, so."), "Its own answer."])
+    ask_twice(screen, "Its own answer")
+    idle(screen)
+    leave(screen)
+    (path,) = Path(pal.env["PAL_HOME"]).rglob("sessions/*.jsonl")
+    store = JsonlStore(path.parent)
+    (info,) = store.list()
+    records = [earlier(record, 75.0) for record in store.read(info.id).records]
+    thinking = next(entry for entry in read_story(records).entries if entry.kind == "thinking")
+    screen = TranscriptView(80, color=False, language="en")
+    assert screen.recorded(thinking) == "▸ Thought for 1:15, 2 words\n"
+
+
+def earlier(record, seconds):
+    """Return a record of what is before the first answer as if it were so much older."""
+    is_before = record.id < "00000006"
+    return replace(record, time=record.time - seconds) if is_before else record
 
 
 def test_run_without_an_answer_is_shown_with_its_reason(chat):

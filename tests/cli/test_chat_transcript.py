@@ -133,7 +133,7 @@ def test_something_lives_until_the_model_writes():
     screen.feed(at(Event.text_delta(1, "So"), 104.0))
     assert screen.live(105.0) == ["So"]
     screen.feed(at(Event.step_end(1), 106.0))
-    assert screen.live(106.0)[-1][1:] == " Thinking… 0 s · Esc to stop"
+    assert screen.live(106.0)[-1][1:] == " Thinking… · Esc to stop"
     screen.feed(at(Event.loop_end(1, "completed"), 107.0))
     assert screen.live(108.0) == []
 
@@ -142,11 +142,11 @@ def test_reasoning_is_a_line_that_unfolds():
     screen = screen_of(language="en")
     screen.feed(at(Event.reasoning_delta(1, "I should look "), 10.0))
     screen.feed(at(Event.reasoning_delta(1, "先看看"), 12.0))
-    assert screen.live() == ["• thinking, 6 words"]
-    assert screen.feed(at(Event.text_delta(1, "So\n\n"), 13.0)) == "· thought for 3.0 s, 6 words\n"
+    assert screen.live(12.0) == ["• Thinking… · Esc to stop"]
+    assert screen.feed(at(Event.text_delta(1, "So\n\n"), 13.0)) == "▸ Thought for 3 s, 6 words\n"
     assert screen.unfold().endswith("reasoning:\n  I should look 先看看\n")
     screen.feed(Event.reasoning(1, "I should look 先看看"))  # it came in pieces
-    assert "thought" not in screen.close()
+    assert "Thought" not in screen.close()
 
 
 def test_a_diff_is_reversed_for_undo():
@@ -177,7 +177,7 @@ def test_retry_discards_unprinted_text():
     screen.feed(Event.text_delta(1, "half an ans"))
     shown = screen.feed(Event.retry(1, 1, 2.0, "The line broke", discard=True, attempts=4))
     assert shown == "· the answer starts again\n· The line broke. Trying again in 2 s (2 of 4).\n"
-    assert screen.live() == []
+    assert screen.live() == ["• Trying again… · Esc to stop"]
     assert (
         screen.feed(Event.text_delta(1, "whole\n")) + screen.feed(Event.thought(1, "whole\n")) == "\nwhole\n"
     )
@@ -208,7 +208,7 @@ def test_chinese_words():
     screen = screen_of(80, language="zh")
     assert observed(screen, "a\nb", command="ls") == "✓ 已运行 ls  3.2 s · 2 行\n"
     screen.feed(at(Event.reasoning_delta(1, "想"), 10.0))
-    assert screen.feed(at(Event.text_delta(1, "好"), 12.0)) == "· 思考了 2.0 s，1 字\n"
+    assert screen.feed(at(Event.text_delta(1, "好"), 12.0)) == "▸ 思考了 2 s，1 字\n"
     retry = Event.retry(1, 1, 2.0, "x", discard=False, attempts=4, status=503, said="overloaded")
     assert screen.feed(retry).endswith("服务器返回 503（overloaded）。2 s 后重试（第 2 次，共 4 次）。\n")
     assert screen.feed(Event.error(1, "x")).startswith("错误: 尝试 2 次后放弃。服务器返回 503")
@@ -324,23 +324,33 @@ def test_one_is_not_many():
 def test_thinking_that_came_at_once_took_as_long_as_was_waited():
     screen = screen_of()
     screen.feed(at(Event.loop_start("go"), 10.0))
-    assert screen.feed(at(Event.reasoning(1, "I think so."), 13.0)) == "· thought for 3.0 s, 3 words\n"
+    assert screen.feed(at(Event.reasoning(1, "I think so."), 13.0)) == "▸ Thought for 3 s, 3 words\n"
     screen.feed(at(Event.step_end(1), 20.0))
-    assert screen.feed(at(Event.reasoning(2, "Yes."), 20.5)) == "· thought, 1 word\n"
+    assert screen.feed(at(Event.reasoning(2, "Yes."), 20.5)) == "▸ Thought, 1 word\n"
 
 
-def test_thinking_takes_from_its_first_word_to_the_first_word_of_the_answer():
-    screen = screen_of()
+def test_thinking_takes_from_the_request_to_the_first_word_of_the_answer():
+    screen = screen_of(animation=True)
     screen.feed(at(Event.loop_start("go"), 10.0))
     screen.feed(at(Event.reasoning_delta(1, "I think "), 14.0))
     screen.feed(at(Event.reasoning_delta(1, "so."), 15.0))
-    assert screen.feed(at(Event.text_delta(1, "Yes"), 16.5)) == "· thought for 2.5 s, 3 words\n"
+    assert screen.live(15.5)[0][1:] == " Thinking… 5 s · 3 words · Esc to stop"
+    assert screen.feed(at(Event.text_delta(1, "Yes"), 16.4)) == "▸ Thought for 6 s, 3 words\n"
     screen.feed(at(Event.thought(1, "Yes"), 30.0))
     screen.feed(at(Event.step_end(1), 30.0))
     screen.feed(at(Event.reasoning_delta(2, "Hm."), 40.0))
-    assert (
-        screen.feed(at(Event.tool_call_delta(2, 0, "shell", ""), 43.0)) == "\n· thought for 3.0 s, 1 word\n"
-    )
+    told = screen.feed(at(Event.tool_call_delta(2, 0, "shell", ""), 43.0))
+    assert told == "\n▸ Thought for 13 s, 1 word\n"
+
+
+def test_a_failed_attempt_is_no_thinking():
+    screen = screen_of(animation=True)
+    screen.feed(at(Event.loop_start("go"), 10.0))
+    screen.feed(at(Event.retry(1, 1, 20.0, "busy", discard=False, attempts=4), 12.0))
+    assert screen.live(13.5)[0][1:] == " Trying again… 19 s · Esc to stop"
+    assert screen.live(36.0)[0][1:] == " Thinking… 4 s · Esc to stop"
+    screen.feed(at(Event.reasoning_delta(1, "I think so."), 38.0))
+    assert screen.feed(at(Event.text_delta(1, "Yes"), 40.0)) == "▸ Thought for 8 s, 3 words\n"
 
 
 def test_unfolded_thinking_and_errors_are_broken_between_words():

@@ -53,6 +53,27 @@ def test_the_key_is_checked_before_a_model_is_chosen(pal, maker, words):
     assert "lasting-1" in (home / "pal.toml").read_text()
 
 
+def test_a_key_in_place_of_another_answer_is_not_used_nor_repeated(pal):
+    terminal = Terminal(pal, "run", "hi")
+    try:
+        terminal.until("Enter to leave: ")
+        terminal.type(f"{KEY}\n")
+        terminal.until("looks like a key")
+        terminal.until("Enter to leave: ")
+        row = next(line.split()[0] for line in terminal.shown.splitlines() if "Enter a key" in line)
+        terminal.type(f"{row}\n")
+        terminal.until("or URL, or Enter to leave: ")
+        terminal.type(f"{KEY}\n")
+        terminal.until("looks like a key(?s:.*)looks like a key")
+        terminal.until("or URL, or Enter to leave: ")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 2
+    finally:
+        terminal.close()
+    assert terminal.shown.count(KEY) == 2  # what the terminal itself has echoed
+    assert not (Path(pal.env["PAL_HOME"]) / "pal.toml").exists()
+
+
 @pytest.mark.parametrize("keys", ["\n", "n\n", "\x1b\n", CTRL_D], ids=["enter", "no", "escape", "end"])
 def test_the_question_can_be_left(pal, keys):
     terminal = Terminal(pal, "run", "hi")

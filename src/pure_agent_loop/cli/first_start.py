@@ -27,6 +27,7 @@ from pure_agent_loop.runs import (
 )
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
+from pure_agent_loop.support.secrets.secret_shapes import holds_key
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.support.variables import set_from_file
@@ -134,7 +135,7 @@ def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server,
         ]
         lines = [f"  {number}  {row}" for number, row in enumerate(rows, 1)]
         output.question("\n".join([user_text("cli.first_start"), *lines, ""]))
-        answer = _chosen(questions, user_text("cli.first_which", most=len(rows)), len(rows))
+        answer = _chosen(output, questions, user_text("cli.first_which", most=len(rows)), len(rows))
         if answer == len(rows) and not has_engine():
             raise ConfigError(no_model())
         if answer == len(rows):
@@ -159,7 +160,7 @@ def _asked_model(
         rows.append(f"  {user_text('cli.first_more', count=more)}")
     output.question("\n".join([user_text("cli.first_models"), *rows, ""]))
     while True:
-        typed = _typed(questions, user_text("cli.first_model_number"), "1")
+        typed = _typed(output, questions, user_text("cli.first_model_number"), "1")
         if typed in map(str, range(1, len(lasting) + 1)):
             return lasting[int(typed) - 1]
         if typed in models:
@@ -177,7 +178,7 @@ def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Ser
         "\n".join([user_text("cli.first_whose"), *lines, f"  {user_text('cli.first_other')}", ""])
     )
     while True:
-        typed = _typed(questions, user_text("cli.first_maker", most=len(makers)))
+        typed = _typed(output, questions, user_text("cli.first_maker", most=len(makers)))
         if typed in map(str, range(1, len(makers) + 1)):
             name, protocol = makers[int(typed) - 1], MAKERS[makers[int(typed) - 1]]
             url, proposed = client_type(protocol).default_url, PROPOSED[protocol]
@@ -199,7 +200,7 @@ def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Ser
 def _typed_model(output: CommandOutput, questions: TerminalQuestions, url: str, proposed: str) -> str:
     asked = user_text("cli.first_model", proposed=f" [{proposed}]" if proposed else "")
     while True:
-        typed = _typed(questions, asked, proposed)
+        typed = _typed(output, questions, asked, proposed)
         try:
             plan_model(typed, url, {"PAL_API_KEY": "any"})  # raises an error for a key, or an unknown prefix
         except ConfigError as error:
@@ -230,22 +231,23 @@ def _checked_key(
             return key, [f"{before}:{name}" if colon else name for name in names]
 
 
-def _typed(questions: TerminalQuestions, question: str, default: str = "") -> str:
-    """Return the typed line; the default for Enter.
+def _typed(output: CommandOutput, questions: TerminalQuestions, question: str, default: str = "") -> str:
+    """Return the typed line; the default for Enter. A key is not taken in place of another answer.
 
     Raises:
         ConfigError: The user leaves: with Enter if there is no default, Esc, a no, or the end of input.
     """
-    line = questions.line(question)
+    while holds_key((line := questions.line(question)) or ""):
+        output.fail(user_text("cli.first_is_key"))
     typed = "" if line is None else line.strip() or default
     if not typed or typed in _LEAVE or yes_or_no(typed) is False:
         raise ConfigError(no_model())
     return typed
 
 
-def _chosen(questions: TerminalQuestions, question: str, most: int) -> int:
+def _chosen(output: CommandOutput, questions: TerminalQuestions, question: str, most: int) -> int:
     """Return the typed number from 1 to `most`."""
-    while (typed := _typed(questions, question)) not in map(str, range(1, most + 1)):
+    while (typed := _typed(output, questions, question)) not in map(str, range(1, most + 1)):
         pass
     return int(typed)
 

@@ -49,7 +49,6 @@ NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
   3. {embedded}"""
 _CHOOSING = threading.Lock()  # one search at a time, so that the second finds the server started by the first
-_LEAST_KEY = 30  # letters; keys without "sk-" are longer
 
 
 class Choice(NamedTuple):
@@ -222,7 +221,9 @@ def plan_model(
     """
     origins = configured.origins
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
-    if name and _is_key(name.value):
+    from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
+
+    if name and (name.value.startswith(("sk-", "sk_")) or holds_key(name.value)):
         raise ConfigError(notice("library.key_as_model", source=name.source))
     named, name = name, name and name._replace(value=without_protocol(name.value, name.source))
     if named and (protocol := protocol_of(named.value)):
@@ -247,15 +248,6 @@ def plan_model(
     if key:
         return Endpoint(model_name, DEFAULT_URL, key.value, notice("library.is_set", variable=key.source))
     return Search(model_name)
-
-
-def _is_key(name: str) -> bool:
-    """Return True if a text in place of a model's name has the form of a key."""
-    if len(name) < _LEAST_KEY:
-        return name.startswith(("sk-", "sk_"))
-    from pure_agent_loop.support.secrets.secret_shapes import remove_shapes  # many patterns
-
-    return name.startswith(("sk-", "sk_")) or remove_shapes(name, "") != name
 
 
 def _plan_protocol(

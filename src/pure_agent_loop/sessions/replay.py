@@ -42,6 +42,7 @@ from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effect, starts_with
 from pure_agent_loop.support.clock import SystemClock
+from pure_agent_loop.support.explained import recorded_failure
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import PlainForm, counted, to_jsonable
 
@@ -325,7 +326,7 @@ def _without_times(value: Any) -> Any:
 def _as_error(failure: Mapping[str, Any]) -> Exception:
     name, text = failure["error"], failure["message"]
     if "kind" in failure:
-        error: LLMError | LimitExceededError = LLMError(text, kind=failure["kind"])
+        error: LLMError | LimitExceededError = recorded_failure(failure)
     elif "limit" in failure:
         kind, limit, reached = failure["limit"]
         error = LimitExceededError(kind, limit, reached, text)

@@ -12,6 +12,7 @@ from pure_agent_loop.llm.messages import META, text_of
 from pure_agent_loop.prompts.frames import for_people
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.stop_reasons import BACKGROUNDED, WAITING
+from pure_agent_loop.support.explained import explain, recorded_failure
 from pure_agent_loop.support.text import as_text
 
 _FENCE = re.compile(r"\n(`{3,})\Z")
@@ -48,6 +49,7 @@ class Entry:
         said: The person's words with the answer.
         media: For a task or another message from a person: the parts of the message that are not text.
         used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited``.
+        told: For an end by an error: what it means, as the data of an error event has it.
         unasked: For a result: True if a person would have been asked, but the call could not work.
     """
 
@@ -71,6 +73,7 @@ class Entry:
     said: str = ""
     media: Sequence[Mapping[str, Any]] = ()
     used: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -150,6 +153,8 @@ class _StoryReader:
         self._waited, self._waits_since = 0.0, 0.0  # of the run: for people
         self._titles: dict[str, str] = {}  # of calls that ran, by call id
         self._failure = ""  # message of the last error in a run
+        self._told: dict[str, Any] = {}  # what that error means
+        self._asked_at = 0.0  # when the request of the next answer began
         self._ended: set[str] = set()  # ids of calls whose result is an entry
 
     def add(self, record: Record) -> None:
@@ -179,6 +184,7 @@ class _StoryReader:
             self._story.title = _text(data.get("title")) or self._story.title
         else:
             self._failure = _text(data.get("message"))
+            self._told = {"kind": data.get("kind"), **explain(recorded_failure(data))._asdict()}
 
     def finish(self) -> Story:
         for record in self._tail:  # effects of an interrupted run, for which no message was recorded
@@ -191,6 +197,7 @@ class _StoryReader:
             str(record.data.get(key) or "") for key in ("model", "origin")
         )
         self._story.stop_reason = self._story.left = self._failure = ""
+        self._told = {}
         if self._waits_since:
             self._waited += record.time - self._waits_since
         self._waits_since = 0.0
@@ -204,7 +211,7 @@ class _StoryReader:
     def _state(self, record: Record, step: int) -> None:
         reason = record.data.get("stop_reason")
         self._story.steps = max(self._story.steps, step)
-        self._step, self._tail = step, []
+        self._step, self._tail, self._asked_at = step, [], record.time
         self._story.stop_reason = str(reason or "")
         if reason and reason not in WAITING:
             failure = self._failure or _text(record.data.get("failure"))
@@ -212,7 +219,8 @@ class _StoryReader:
             ledger = _mapping(record.data.get("ledger"))
             used = {name: ledger[name] for name in ("steps", "tokens", "cost") if name in ledger}
             used["waited"] = self._waited
-            self._add("end", f"{reason}{why}", record, seconds=ledger.get("seconds"), used=used)
+            told = self._told if why else {}
+            self._add("end", f"{reason}{why}", record, seconds=ledger.get("seconds"), used=used, told=told)
         elif reason:
             self._waits_since = record.time
 
@@ -256,7 +264,8 @@ class _StoryReader:
     def _answer(self, content: str, thinking: Any, calls: Any, record: Record) -> None:
         if thinking:
             times, self._thought = self._thought, {}
-            seconds = max(times.values()) - min(times.values()) if times else None
+            asked_at = self._asked_at or min(times.values(), default=0.0)
+            seconds = max(*times.values(), asked_at) - asked_at if times else None
             self._add("thinking", _text(thinking), record, seconds=seconds)
         if content:
             self._add("answer", content, record)

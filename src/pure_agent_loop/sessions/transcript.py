@@ -163,6 +163,8 @@ def describe_failure(error: Exception) -> dict[str, Any]:
     failure: dict[str, Any] = {"error": type(error).__name__, "message": safe_str(error)}
     if isinstance(error, LLMError):
         failure["kind"] = error.kind
+        told = {"status": error.status, "said": error.said, "about": dict(error.about or {})}
+        failure |= {name: value for name, value in told.items() if value and value != error.message}
     elif isinstance(error, LimitExceededError):
         failure["limit"] = [error.limit_type, error.limit_value, error.current_value]
         failure |= {"note": error.note} if error.note else {}

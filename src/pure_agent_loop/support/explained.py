@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.support.language import LANGUAGES, message_in, table
+from pure_agent_loop.support.language import LANGUAGES, in_language, message_in, table
 from pure_agent_loop.support.lazy import lazy_pattern
 
 # What the advice for a kind of error names, if it is known: messages with `LLMError.about` filled in.
@@ -39,7 +39,7 @@ class FailureText(NamedTuple):
 
 def explain(error: BaseException) -> FailureText:
     """Return what an error means; nothing if it is not a known failure of a model or its server."""
-    if not isinstance(error, LLMError) or error.kind == "unknown":
+    if not isinstance(error, LLMError) or error.kind not in table("failures", LANGUAGES[0]):
         return FailureText({}, {})
     kind, about = error.kind, dict(error.about or {})
     used, window = sizes_in(error.said) or about.get("sizes") or (0, 0)
@@ -60,6 +60,30 @@ def explain(error: BaseException) -> FailureText:
     }
     told = {language: message_in(language, title, **values) for language in LANGUAGES}
     return FailureText(told, fix, error.said if error.said != error.message else "")
+
+
+def failure_lines(told: Mapping[str, Any], language: str | None = None) -> list[str]:
+    """Return a failure in up to three lines: what happened, what to do, and why in the server's words.
+
+    Args:
+        told: The fields of a `FailureText`, as the data of an error event has them.
+        language: ``"en"`` or ``"zh"``; None for the default.
+
+    Returns: The lines; none if the failure is not explained.
+    """
+    if not told.get("title"):
+        return []
+    lines = [in_language(told[key], language) if told.get(key) else "" for key in ("title", "fix")]
+    return [line for line in (*lines, " ".join(str(told.get("said") or "").split())) if line]
+
+
+def recorded_failure(record: Mapping[str, Any]) -> LLMError:
+    """Return the failed request that a record describes; see `describe_failure`."""
+    status, said, about = (record.get(name) for name in ("status", "said", "about"))
+    error = LLMError(str(record.get("message")), kind=record.get("kind") or "unknown", said=str(said or ""))
+    error.status = status if isinstance(status, int) else None
+    error.about = about if isinstance(about, dict) else None
+    return error
 
 
 def sizes_in(said: str) -> tuple[int, int] | None:

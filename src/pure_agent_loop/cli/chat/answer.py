@@ -27,16 +27,20 @@ class AnswerInProgress:
         self.words = 0  # number of words of the reasoning in progress
         self.speed = 0  # approximate tokens per second of the current text; 0 in the first second
         self._tokens, self._written_since, self._last_piece = 0, 0.0, 0.0
-        self._since = 0.0
+        self.thinks_since = 0.0  # when the request began that is being answered with reasoning
         self._reasoning: list[str] = []
         self._cleaner = Cleaner()
         self._flow = Flow(page)
         self._ready: list[Text] = []  # finished lines that are kept in the live region while they fit
 
-    def think(self, piece: str, now: float) -> None:
-        """Add a piece of reasoning."""
+    def think(self, piece: str, since: float) -> None:
+        """Add a piece of reasoning.
+
+        Args:
+            since: When the request began, or a former part of the answer ended.
+        """
         self.has_reasoning = True
-        self._since = self._since or now
+        self.thinks_since = self.thinks_since or since
         self._reasoning.append(piece)
         self.words += len(_WORD.findall(piece))
 
@@ -44,8 +48,8 @@ class AnswerInProgress:
         """End the reasoning; return its text, seconds and words, or None if there was none."""
         if not self._reasoning:
             return None
-        text, took = "".join(self._reasoning), max(now - self._since, 0.0)
-        self._reasoning, self._since, self.words = [], 0.0, 0
+        text, took = "".join(self._reasoning), max(now - self.thinks_since, 0.0)
+        self._reasoning, self.thinks_since, self.words = [], 0.0, 0
         return text, took, len(_WORD.findall(text))
 
     def note_speed(self, piece: str, now: float) -> None:

@@ -217,6 +217,8 @@ class Chat:
             text_to_edit = self.permission_prompt.answer(entry.text)
             if text_to_edit is not None:
                 self.prompt.put(text_to_edit)
+        elif entry.has_key:
+            self.print_notice(user_text("chat.holds_key"), "error")
         elif entry.named in LEAVE_WORDS and entry.named == entry.text:
             self.leave()
         elif not self.is_working:

@@ -485,13 +485,15 @@ class Prompt:
             self._acts.enter_nothing()
             return
         sign = self._typed.sign
+        entry = self.chips.entry(line, sign)
         with suppress(OSError):  # a history error must not stop the conversation
             # The leading space keeps the recalled line from becoming a command.
             if sign_of(line) and not sign:
                 self.buffer.text = f" {line}"
-            self.buffer.append_to_history()
+            if not entry.has_key:
+                self.buffer.append_to_history()
         self._typed.forget()
-        self._acts.enter(self.chips.entry(line, sign), at_end=at_end)
+        self._acts.enter(entry, at_end=at_end)
 
 
 def _paste_aware_input(attention: Attention) -> Input:

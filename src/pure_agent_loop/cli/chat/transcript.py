@@ -209,7 +209,7 @@ class TranscriptView:
             case "thinking" | "answer":  # each begins a new answer
                 before, self._answer = self._close() + self._print_edits(), AnswerInProgress(self._page)
                 kind = EventType.THOUGHT if entry.kind == "answer" else EventType.REASONING
-                return before + self.feed(event(kind, content=entry.text))
+                return before + self.feed(event(kind, content=entry.text, seconds=entry.seconds))
             case "call":
                 return self.feed(
                     event(EventType.ACTION, **about, args=_arguments(entry.text), title=entry.title)
@@ -219,7 +219,7 @@ class TranscriptView:
             case "end":
                 reason, _, why = entry.text.partition(": ")
                 why = why or (self._words("ended", reason=reason) if reason == "error" else "")
-                error = self.feed(event(EventType.ERROR, error=why)) if why else ""
+                error = self.feed(event(EventType.ERROR, error=why, **entry.told)) if why else ""
                 return error + self.feed(event(EventType.LOOP_END, stop_reason=reason))
         return ""
 
@@ -432,13 +432,15 @@ class TranscriptView:
 
     def _activity(self, now: float) -> list[LiveLine]:
         """Return a line to show while the model thinks, writes a call, or has sent nothing yet."""
-        if self._answer.words:
-            words = self._words("thinking", count=self._answer.words)
-        elif self._answer.writing:
+        since, count = self._answer.thinks_since or self._waits_since, self._answer.words
+        if self._answer.writing and not count:
             words = self._words("writing_call", tool=self._answer.writing)
-        elif self._waits_since is not None and not (self._styler.reader or self._answer.has_text):
-            took = "" if self._is_still else f" {seconds(int(max(now - self._waits_since, 0)))}"
-            words = self._words("waiting_for_model", seconds=took)
+        elif since is not None and (count or not (self._styler.reader or self._answer.has_text)):
+            early = since > now  # a failed request is sent again then
+            whole = int(since - now + 1 if early else now - since)
+            took = f" {seconds(whole)}" if whole else ""
+            took += f" · {self._words('words', count=count)}" if count else ""
+            words = self._words("waiting_again" if early else "thinking", took="" if self._is_still else took)
         else:
             return []
         return [self._still(self._styler.text(self._lines.sign("running", now), ("dim", words)))]
@@ -554,12 +556,13 @@ class TranscriptView:
         return ("" if self._answer.has_text else self._text_delta(event)) + self._close()
 
     def _reasoning_delta(self, event: Event) -> str:
-        self._answer.think(event.content, event.timestamp)
+        self._answer.think(event.content, self._waits_since or event.timestamp)
         return ""
 
     def _reasoning(self, event: Event) -> str:
         if not self._answer.has_reasoning:  # it came at once
-            self._answer.think(event.content, self._waits_since or event.timestamp)
+            since = event.timestamp - number(event.data.get("seconds"))
+            self._answer.think(event.content, self._waits_since or since)
         return self._end_thinking(event.timestamp)
 
     def _end_thinking(self, now: float) -> str:
@@ -567,10 +570,9 @@ class TranscriptView:
         if reasoning is None:
             return ""
         text, took, count = reasoning
-        words = self._words("words", count=count)
-        words = self._words("thought", seconds=seconds(took), words=words) if took >= 1 else words
-        words = words if took >= 1 else self._words("thought_briefly", words=words)
-        line = self._styler.text(("dim", words if self._styler.reader else f"· {words}"))
+        key, words = "thought" if took >= 1 else "thought_briefly", self._words("words", count=count)
+        words = self._words(key, seconds=seconds(round(took)), words=words)
+        line = self._styler.text(("dim", words if self._styler.reader else f"▸ {words}"))
         self._folded.append(Folded(line, (("reasoning", text),)))
         return self._print([line], "reasoning")
 
@@ -586,6 +588,7 @@ class TranscriptView:
         tries, every = (int(number(event.data.get(name))) for name in ("attempt", "attempts"))
         cause, before = self._cause(event), self._failed
         self._failed = FailedRequest(tries, cause, event.content)
+        self._waits_since = event.timestamp + number(event.data.get("delay"))
         if not every:  # no delay: retried immediately, with another model or a shorter history
             return lines + self._note("warning", "retry_at_once", cause=cause)
         delay = seconds(round(number(event.data.get("delay"))))

@@ -77,6 +77,7 @@ MESSAGES = {
     "no_other_model": "此服务器没有列出其他模型。",
     "no_models": "无法列出此服务器的模型：{why} 仍可用 /model 名称 换用。",
     "no_key": "只有使用模型服务器、且终端能隐藏输入时，才能输入密钥。",
+    "holds_key": "这一行含有密钥，所以没有发送、显示或保存。请用 /key 输入密钥，输入时不显示。",
     "redone": "已重新更改：{files}。",
     "undone": "已还原：{files}。",
     "would_undo": "撤销将还原 {files}。输入 /undo yes 确认。",

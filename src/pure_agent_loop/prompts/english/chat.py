@@ -79,6 +79,7 @@ MESSAGES = {
     "no_other_model": "This server lists no other model.",
     "no_models": "This server's models cannot be listed: {why} /model NAME still selects one.",
     "no_key": "A key can be entered only for a model server, in a terminal that can hide it.",
+    "holds_key": "The line holds a key, so it was not sent, shown or kept. /key enters a key, hidden.",
     "redone": "Changed again: {files}.",
     "undone": "Reverted: {files}.",
     "would_undo": "Undo will revert {files}. Type /undo yes to confirm.",

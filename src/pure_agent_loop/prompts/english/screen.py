@@ -1,13 +1,13 @@
 """Words on the screen around a run. English."""
 
 MESSAGES = {
-    "thought": "thought for {seconds}, {words}",
-    "thought_briefly": "thought, {words}",
+    "thought": "Thought for {seconds}, {words}",
+    "thought_briefly": "Thought, {words}",
     "words": "{count} words",
     "one_words": "1 word",
-    "waiting_for_model": "Thinking…{seconds} · Esc to stop",
+    "thinking": "Thinking…{took} · Esc to stop",
+    "waiting_again": "Trying again…{took} · Esc to stop",
     "still_working": "The model is still working. Ctrl-C stops it.",
-    "thinking": "thinking, {count} words",
     "writing_call": "writing a call: {tool}",
     "writing_table": "table, {count} lines",
     "waiting": "waiting for your answer",

@@ -112,7 +112,15 @@ _FIELD = lazy_pattern(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s
 _WORD = lazy_pattern("[A-Za-z0-9]")
 _MAX_LINES = 400
 
+# A short key, too; most of its service's names for other things have no digit.
+_SHORT_KEY = lazy_pattern(r"(?<![\w-])sk[-_](?=\S{0,80}[0-9])\S{8}")
+
 _Spans = Iterator[tuple[int, int]]
+
+
+def holds_key(text: str) -> bool:
+    """Return True if a typed text holds what has the form of a key."""
+    return _SHORT_KEY.search(text) is not None or remove_shapes(text, "") != text
 
 
 def remove_shapes(text: str, mark: str) -> str:
