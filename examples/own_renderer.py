@@ -32,8 +32,7 @@ def show_end(event: Event) -> str:
 
 
 for event in Agent(model="gpt-5-mini", tools=[search]).run_stream("What do my notes say about tea?"):
-    if text := renderer.render(event):
-        print(text)
+    renderer.print(event)
 
 # Output:
 # == What do my notes say about tea?

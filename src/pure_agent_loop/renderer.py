@@ -3,11 +3,13 @@
 `Renderer` writes plain text, `RichRenderer` adds colours, `JsonLinesRenderer` writes a JSON object per line.
 Each has two modes:
 
-* ``Renderer()`` returns one block per event, without a final newline: ``if text: print(text)``.
-  Delta events render as empty text; the THOUGHT that follows has the complete text.
-* ``Renderer(stream=True)`` returns the next text, newlines included: ``print(text, end="", flush=True)``.
+* ``Renderer()`` returns one block per event, without a final newline. Delta events render as empty text;
+  the THOUGHT that follows has the complete text.
+* ``Renderer(stream=True)`` returns the next text, newlines included.
   A response is streamed, and its THOUGHT is not repeated. After a RETRY with ``discard``, a line announces
   that the response restarts.
+
+``renderer.print(event)`` prints this text, and nothing for an event that shows nothing.
 
 Text from models and tools is untrusted: `terminal.safe_text` cleans it before it is shown.
 """
@@ -17,12 +19,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TextIO, TypeVar
 
 from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.checks import require_value
+from pure_agent_loop.support.explained import failure_lines
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 from pure_agent_loop.support.text import counted, to_jsonable
@@ -115,11 +118,7 @@ class Renderer:
         return register
 
     def render(self, event: Event) -> str:
-        """Return the text of an event; empty if it shows nothing.
-
-        if text := renderer.render(event):
-            print(text)
-        """
+        """Return the text of an event; empty if it shows nothing. To print it, use `print`."""
         entry, with_args = self._find(event), self._with_args(event)
         if entry is None:
             return self._place(event, self._built_in(event))
@@ -130,6 +129,15 @@ class Renderer:
         except Exception as error:  # noqa: BLE001 - a view must not end a run
             return self._place(event, self._failed(event, f"{type(error).__name__}: {error}"))
         return self._place(event, text if entry.raw else safe_text(text))
+
+    def print(self, event: Event, file: TextIO | None = None) -> None:
+        """Print the text of an event; print nothing, not even an empty line, if it shows nothing.
+
+        Args:
+            file: A stream; ``sys.stdout`` if None.
+        """
+        if text := self.render(event):
+            print(text, end="" if self.stream else "\n", file=file, flush=True)
 
     def _with_args(self, event: Event) -> Event:
         """Return the event; an OBSERVATION gets its call's arguments, so that its text can name them."""
@@ -232,7 +240,8 @@ class Renderer:
         return [Segment(f"-- {reason}: asked the model to review its progress", "warning")]
 
     def _error(self, event: Event) -> list[Segment]:
-        return [Segment(f"!! {event.content}", "error")]
+        lines = failure_lines(event.data) or [event.content]
+        return [Segment("!! " + "\n   ".join(lines), "error")]
 
     def _retry(self, event: Event) -> list[Segment]:
         data = event.data
@@ -240,7 +249,8 @@ class Renderer:
         words = (
             f"-- try {_number(data.get('attempt')) + 1:.0f} in {_number(data.get('delay')):.1f} s{again}: "
         )
-        return [Segment(words + one_line(event.content), "warning")]
+        why = " ".join(failure_lines(data)) or one_line(event.content)
+        return [Segment(words + why, "warning")]
 
     def _notice(self, event: Event) -> list[Segment]:
         return [Segment(f"-- {event.content}", "dim")]

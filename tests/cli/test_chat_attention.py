@@ -52,6 +52,20 @@ def test_question_calls_a_person_who_is_away_and_the_title_is_restored(chat, sou
     assert "\x1b[?1004l\x1b]0;\a\x1b[23;0t" in screen.coloured
 
 
+def test_question_about_a_command_names_it(chat):
+    screen = chat([answer("", call("shell", command="touch made", changes=True)), "Done."])
+    screen.type(FOCUS_OUT + "go" + ENTER)
+    screen.until(lambda screen: rings(screen.coloured))
+    assert notifications(screen.coloured) == ["pal · work: Run touch made?"]
+    assert titles(screen.coloured)[-1] == "● pal: Run touch made?"
+    screen.until("❯ y")
+    assert screen.text.count("touch made?") == 1
+    assert "command:" not in screen.text
+    screen.type("n" + ENTER)
+    screen.until("Done.")
+    leave(screen)
+
+
 def test_person_who_is_there_only_gets_the_title(chat, source):
     screen = chat([EDIT, "Done."])
     screen.type(FOCUS_OUT + FOCUS_IN + "go" + ENTER)

@@ -65,6 +65,18 @@ def test_a_window_of_the_least_width_holds_all_rows(lengths, command, width, roo
     assert sum(rows) - len(lines) <= max(room[1], 0)
 
 
+def test_a_screen_reader_gets_long_paths_whole():
+    screen = TranscriptView(40, color=False, language="en", screen_reader=True)
+    path = "/".join(["src", *(f"folder{number}" for number in range(40)), "end.py"])
+    screen.feed(Event.action(1, "write_file", {"path": path}, "1"))
+    assert screen.live() == [f"running: Write {path}"]
+    shown = screen.feed(Event.observation(1, "write_file", "Error: no room on the disk", 0.1, "1", True))
+    assert f"Wrote{path}noroomonthedisk" in "".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 40
+    assert screen.question(f"Write {path}?", []) == [f"Write {path}?"]
+    assert "a-long-name-of-a-model" in screen.status(model="a-long-name-of-a-model", mode="ask")
+
+
 def test_a_subagent_shows_name_task_last_call_and_seconds():
     screen = TranscriptView(80, color=False, animation=True)
     screen.feed(at(Event.action(1, "task", {"prompt": "find discount"}, "1"), 100.0))

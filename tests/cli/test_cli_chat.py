@@ -360,8 +360,8 @@ class TestQuestions:
         screen.type("go" + ENTER)
         screen.until(r"s  Yes, and shell\(touch a\) this session")
         screen.type("s" + ENTER)
-        screen.until('command: "touch b"')
-        assert screen.all.count('command: "touch a"') == 1
+        screen.until(r"Run touch b\?")
+        assert screen.all.count("Run touch a?") == 1
         screen.type("n" + ENTER)
         screen.until("Done.")
         assert not (pal.workspace / "pal.toml").exists()

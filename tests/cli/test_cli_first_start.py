@@ -64,7 +64,7 @@ def test_a_key_in_place_of_another_answer_is_not_used_nor_repeated(pal):
         terminal.type(f"{row}\n")
         terminal.until("or URL, or Enter to leave: ")
         terminal.type(f"{KEY}\n")
-        terminal.until("looks like a key(?s:.*)looks like a key")
+        terminal.until("looks like a key")
         terminal.until("or URL, or Enter to leave: ")
         terminal.type(CTRL_D)
         assert terminal.end() == 2

@@ -11,7 +11,8 @@ from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.host import Work
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.sessions.story import Entry
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.explained import failure_lines
+from pure_agent_loop.support.language import user_language, user_text
 from pure_agent_loop.support.text import parsed_object
 from pure_agent_loop.toolbox import TODO_TOOL
 
@@ -97,7 +98,8 @@ class Updates:
             case EventType.NOTICE if self._note is not None and not data.get("synthetic"):
                 await self._note(data["message"])
             case EventType.ERROR | EventType.LOOP_END:
-                self.failure = data["error"] if data.get("fatal") else self.failure
+                if data.get("fatal"):
+                    self.failure = "\n".join(failure_lines(data, user_language()) or [data["error"]])
                 self.stop_reason = data.get("stop_reason", self.stop_reason)
 
     @property

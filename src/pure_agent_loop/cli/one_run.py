@@ -128,7 +128,7 @@ class OneRun:
             kind = {"type": "result"} if self._format == "stream-json" else {}
             self._output.json({**kind, **outcome.to_dict(), **self._names})
         if outcome.error:
-            self._output.fail(outcome.error)
+            self._output.fail("\n  ".join(outcome.error_lines))
         for question in outcome.questions if outcome.is_waiting else ():
             self._output.fail(denial_hint(question, rules_of(self._options)))
         if outcome.stop_reason != "completed" or not self._quiet:

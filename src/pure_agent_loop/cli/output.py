@@ -18,6 +18,7 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionWriteError,
 )
+from pure_agent_loop.support.explained import explain, failure_lines
 from pure_agent_loop.support.language import (
     LANGUAGES,
     TranslatedText,
@@ -73,7 +74,12 @@ def former_names_notice() -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an error, in the user's language if the catalogue has its message."""
+    """Return the text of an error, in the user's language if the catalogue has its message.
+
+    A failed request has up to three lines: what happened, what to do, and the words of the server.
+    """
+    if lines := failure_lines(explain(error)._asdict(), user_language()):
+        return "\n  ".join(lines)
     if type(error) in _MESSAGES and user_language() != LANGUAGES[0]:
         return user_text(_MESSAGES[type(error)], **vars(error))
     return in_user_language(error_notice(error))

@@ -25,6 +25,7 @@ from pure_agent_loop.support.text import yes_or_no
 
 TERMINAL = "/dev/tty"
 MAX_LINES, MAX_WIDTH = 60, 2_000  # maximum lines and columns of arguments to show at first
+MAX_TITLE = 100  # maximum length of a command in the title of a question
 MAX_RULE = 120  # maximum length of a rule that a user can still check
 LINE_BYTES = 4_096
 YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
@@ -201,17 +202,17 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
     if request.question is not None:
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
-    path = request.args.get("path")
-    # The path is shown unchanged if no character in it needs hiding or quoting.
-    is_plain = isinstance(path, str) and _as_json(path)[1:-1] == blanks_shown(path) == one_line(path) == path
-    if hidden and is_plain:  # `hidden` arguments: the diff shows them
-        title, hidden = user_text(f"cli.ask_{request.tool}", path=path), {*hidden, "path"}
-    elif request.title:
-        title = blanks_shown(request.title)
+    named = "command" if request.tool == "shell" else "path"
+    text = request.args.get(named)
+    shown = blanks_shown(one_line(str(text or ""), MAX_TITLE if named == "command" else MAX_WIDTH))
+    # The title alone shows the argument if it fits, and no character in it needs hiding or quoting.
+    is_plain = isinstance(text, str) and _as_json(text)[1:-1] == shown == text
+    if is_plain and (hidden or named == "command"):  # `hidden` arguments: the diff shows them
+        hidden = {*hidden, named}
+    if named == "command" or named in hidden:
+        title = user_text(f"cli.ask_{request.tool}", **{named: shown})
     else:
-        title = user_text(
-            "cli.ask_shell" if request.tool == "shell" else "cli.ask", tool=one_line(request.tool)
-        )
+        title = blanks_shown(request.title) or user_text("cli.ask", tool=one_line(request.tool))
     is_usual = request.reason in in_each_language("mode_asks").values()
     reason = request.reason
     if any(origin["is_strange"] for origin in request.origins):  # the lines below say which values
@@ -228,8 +229,12 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
     if request.tool == "shell":
         from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
-        commands = enumerate(simple_commands("shell", request.args), start=1)
-        lines += [f"    {number}. {blanks_shown(_as_json(command)[1:-1])}" for number, command in commands]
+        commands = list(simple_commands("shell", request.args))
+        lines += [
+            f"    {number}. {blanks_shown(_as_json(command)[1:-1])}"
+            for number, command in enumerate(commands, start=1)
+            if commands != [text] or named not in hidden
+        ]
     return "\n".join(lines).rstrip()
 
 

@@ -11,6 +11,8 @@ from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.renderer import Renderer, RichRenderer
 from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.explained import failure_lines
+from pure_agent_loop.support.language import user_language
 from pure_agent_loop.support.terminal import continues, is_plain, width_of, words_of, wrap_text
 
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
@@ -28,6 +30,7 @@ class RunOutcome:
     usage: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     error_kind: str = ""
+    error_lines: list[str] = field(default_factory=list)  # the error for people; see `failure_lines`
     questions: list[dict[str, Any]] = field(default_factory=list)
     output: Any = None
 
@@ -40,6 +43,7 @@ class RunOutcome:
             self.questions.append({name: data[name] for name in ("call_id", "tool", "args", "reason")})
         elif event.type is EventType.ERROR and data["fatal"]:
             self.error, self.error_kind = data["error"], data["kind"]
+            self.error_lines = failure_lines(data, user_language()) or [self.error]
         elif event.type is EventType.LOOP_END:
             self.steps = event.step
             self.content, self.stop_reason = data["content"], data["stop_reason"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import Entry, Story, read_story, without_files
+from pure_agent_loop.support.explained import failure_lines
 from pure_agent_loop.support.prose import fenced, prose_to_html, prose_to_markdown
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted, parsed_object
@@ -184,6 +185,8 @@ def _diff(path: str, old: str, new: str) -> str:
 def heading(entry: Entry, result: Entry | None = None) -> str:
     """Return the heading of an entry, for a call with its result: one line, escaped for terminals."""
     last = entry if result is None else result
+    told = " ".join(failure_lines(entry.told, "en"))
+    reason = f"error: {told}" if told else entry.text
     words = {
         "task": "Task",
         "user": "User",
@@ -193,7 +196,7 @@ def heading(entry: Entry, result: Entry | None = None) -> str:
         "call": _call(entry),
         "result": f"Result of {one_line(entry.tool, 80)}" if entry.tool else "Result",
         "shortened": "Earlier messages were shortened for the model.",
-        "end": f"The run ended: {one_line(entry.text, 400).removesuffix('.')}.",
+        "end": f"The run ended: {one_line(reason, 400).removesuffix('.')}.",
     }[entry.kind]
     ended = "denied" if last.verdict == "deny" else "failed" if last.failed else last.state
     ended = "not asked" if last.unasked else ended

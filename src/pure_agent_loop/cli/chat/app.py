@@ -468,9 +468,10 @@ class Chat:
         except PureAgentLoopError as error:
             from pure_agent_loop.support.explained import explain  # only for an error
 
-            text = folder_trouble(error, self.shared.workspace) or error_text(error)
-            kind = getattr(error, "kind", "unknown")
-            self._handle_event(Event.error(0, text, True, kind, **explain(error)._asdict()))
+            told, kind = explain(error), getattr(error, "kind", "unknown")
+            text = safe_str(error) if told.title else error_text(error)
+            text = folder_trouble(error, self.shared.workspace) or text
+            self._handle_event(Event.error(0, text, True, kind, **told._asdict()))
         except Exception as error:  # noqa: BLE001 - no error may end the conversation
             trouble = folder_trouble(error, self.shared.workspace)
             self.print_notice(trouble or f"{type(error).__name__}: {safe_str(error)}", "error")

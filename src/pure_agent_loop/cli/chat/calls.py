@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # The arguments that identify a call best, in this order.
 MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name")
 READ_TOOL = "read_file"
+MAX_SPOKEN = 8_000  # maximum characters of an argument for a screen reader
 SHORT_RESULT = 40  # maximum characters of a result on its call's line
 TAIL_LINES, TAIL_CHARS = 4, 2_000  # maximum lines of a running call's output
 MIN_ARGUMENT = 8  # minimum columns for the call; the result is cut to fit beside it
@@ -109,15 +110,15 @@ def seconds(value: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def main_argument(args: Any) -> str:
-    """Return the argument that identifies a call best, on one line."""
+def main_argument(args: Any, limit: int = 200) -> str:
+    """Return the argument that identifies a call best, on one line of about `limit` characters."""
     if not isinstance(args, Mapping):
-        return one_line(str(args))
+        return one_line(str(args), limit)
     named = [args[name] for name in MAIN if isinstance(args.get(name), str)]
     texts = named or [value for value in args.values() if isinstance(value, str)]
     if texts:
-        return one_line(texts[0])
-    return one_line(json.dumps(to_jsonable(args), ensure_ascii=False)) if args else ""
+        return one_line(texts[0], limit)
+    return one_line(json.dumps(to_jsonable(args), ensure_ascii=False), limit) if args else ""
 
 
 class Lines:
@@ -129,6 +130,7 @@ class Lines:
 
     def __init__(self, styler: Styler, words: Words, animation: bool) -> None:
         self._styler, self._words, self._animation = styler, words, animation
+        self._limit = MAX_SPOKEN if styler.reader else 200
 
     def sign(self, state: CallState, now: float) -> tuple[str, str]:
         """Return the role and the sign of a state; the sign is a word for a screen reader."""
@@ -148,7 +150,7 @@ class Lines:
             argument = title if call.state in ("running", "waiting") else title.rstrip("…?？")
         else:
             head.append(("bold", self.verb(call)))
-            argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
+            argument = "" if call.tool == TODO_TOOL else main_argument(call.args, self._limit)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
         unasked = f"  ({self._words('not_asked')})" if call.unasked else ""
@@ -168,7 +170,7 @@ class Lines:
         last = self._styler.text(kept)
         room = width - self._styler.text(*head).cell_len - last.cell_len - 2
         tail = self._styler.text(*end)
-        if room - tail.cell_len < MIN_ARGUMENT:
+        if room - tail.cell_len < MIN_ARGUMENT and not self._styler.reader:
             tail.truncate(max(room - MIN_ARGUMENT, 0), overflow="ellipsis")
         left = room - tail.cell_len
         tail.append_text(last)
@@ -209,7 +211,7 @@ class Lines:
         text = call.result if call.state == "running" else ""
         if call.command.get("exit_code"):
             text = str(call.command.get("tail") or "")
-        lines = [one_line(line) for line in clean(text).split("\n") if line.strip()][-TAIL_LINES:]
+        lines = [one_line(line, self._limit) for line in clean(text).split("\n") if line.strip()][-TAIL_LINES:]
         return [self._styler.text(("dim", f"  {line}")) for line in lines]
 
     def _short_result(self, call: CallView) -> str:
@@ -224,14 +226,14 @@ class Lines:
         if call.tool in EDIT_TOOLS and call.state == "done":
             return ""  # not shown, because the change itself is shown
         if call.refused:
-            denied, reason = self._words("refused"), one_line(call.refused)
+            denied, reason = self._words("refused"), one_line(call.refused, self._limit)
             return denied if reason == denied else f"{denied}: {reason}"
         if not text:
             return self._words("no_output")
         if call.state == "failed" and (error := _ERROR.search(text)):
             first = error.group(1)
         if call.state == "failed" or (not rest and len(text) <= SHORT_RESULT):
-            return one_line(first)
+            return one_line(first, self._limit)
         return self._words("lines", count=rest.count("\n") + 1 + bool(rest))
 
     def _short_output(self, command: Mapping[str, Any]) -> str:
@@ -275,8 +277,8 @@ class Lines:
             facts.append(self._words(name, count=f"{count:,}") if count else "")
         if started and (ended or self._animation):
             facts.append(seconds((ended or now) - started))
-        error = one_line(str(task.get("error") or ""))
-        about, prompt = ", ".join(filter(None, facts)), one_line(str(task.get("prompt") or ""))
+        error, prompt = (one_line(str(task.get(name) or ""), self._limit) for name in ("error", "prompt"))
+        about = ", ".join(filter(None, facts))
         name = one_line(str(task.get("agent") or task.get("id", "")), 40)
         end = [("dim", f"  {about}" if about else ""), ("error", f": {error}" if error else "")]
         return self._line([sign, ("bold", name)], ("", prompt), end, width)

@@ -341,8 +341,8 @@ class Prompt:
         entry = Window(control, height=height, wrap_lines=True, dont_extend_height=True)
         menu = CompletionsMenu(max_height=8, scroll_offset=1)
         # One window per line: prompt_toolkit redraws the last line of a window when another line follows.
-        live = [lines(partial(self._live_line, number)) for number in range(MAX_LIVE)]
-        choices, status = lines(self._acts.answer_choices, wrap=True), lines(self._acts.status)
+        live = [lines(partial(self._live_line, number), wrap=self._plain) for number in range(MAX_LIVE)]
+        choices, status = lines(self._acts.answer_choices, wrap=True), lines(self._acts.status, wrap=self._plain)
         return Layout(
             HSplit([*live, choices, rule(), entry, search, menu, rule(), status]), focused_element=entry
         )

@@ -86,8 +86,9 @@ class Pending:
 
     @property
     def short(self) -> str:
-        """The title with the first argument, for the title of the window."""
-        return " ".join(self.text.split("\n")[:2])
+        """The title, with the first argument if it names only the tool, for the title of the window."""
+        names_all = self.diff or self.request is None or self.request.title or self.request.tool == "shell"
+        return self.title if names_all else " ".join(self.text.split("\n")[:2])
 
     @property
     def pinned(self) -> list[str]:

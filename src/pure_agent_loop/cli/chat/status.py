@@ -53,7 +53,7 @@ def status_line(facts: Facts, styler: Styler, words: Words, width: int) -> Text:
         role, model = fields.get("model", ("", ""))
         if name != "shorten":
             fields.pop(name, None)
-        elif model:
+        elif model and not styler.reader:
             fields["model"] = (role, _shortened(model, max(len(model) - over, MIN_NAME)))
     return styler.fit(_line(fields, styler), width)
 

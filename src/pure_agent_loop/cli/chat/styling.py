@@ -162,12 +162,17 @@ class Styler:
                 lines.append(piece)
         return lines
 
+    def broken(self, line: Text, width: int) -> list[Text]:
+        """Break a line between words; code stays whole, so that it can be copied."""
+        return [line] if line.overflow == VERBATIM else self.wrapped(line, width) or [line]
+
     def fit(self, line: Text, width: int) -> Text:
-        """Cut a line at `width` columns."""
+        """Cut a line at `width` columns; for a screen reader, return it whole."""
         line = line.copy()
         line.overflow = None
         line.expand_tabs(TAB)
-        line.truncate(max(width, 1), overflow="ellipsis")
+        if not self.reader:
+            line.truncate(max(width, 1), overflow="ellipsis")
         return line
 
     def ansi(self, line: Text) -> str:

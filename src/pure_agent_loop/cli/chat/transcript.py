@@ -483,6 +483,8 @@ class TranscriptView:
             return ""
         before = self._print_reads()
         gap, self._last = self._gap(kind), kind
+        if self._styler.reader:  # nothing is cut for it
+            lines = [piece for line in lines for piece in self._styler.broken(line, self.width)]
         return before + gap + "".join(f"{self._styler.ansi(line)}\n" for line in lines)
 
     def _gap(self, kind: str) -> str:
@@ -791,7 +793,7 @@ _HANDLERS: Mapping[EventType, Callable[[TranscriptView, Event], str]] = {
 }
 
 
-def _recorded(entry: Entry, kind: EventType, **data: Any) -> Event:
+def _recorded(entry: Entry, kind: EventType, /, **data: Any) -> Event:
     return Event(kind, entry.step, data, entry.time)
 
 

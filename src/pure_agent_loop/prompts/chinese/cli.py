@@ -10,7 +10,7 @@ MESSAGES = {
     "may": "它可以读取 {folder}，改动任何内容之前都会先询问；{shell}。",
     "no_shell": "无 shell",
     "ask": "调用 {tool}？",
-    "ask_shell": "运行这条命令？",
+    "ask_shell": "运行 {command}？",
     "ask_edit_file": "编辑 {path}？",
     "ask_write_file": "写入 {path}？",
     "wants": "{tool} 询问：",

@@ -10,7 +10,7 @@ MESSAGES = {
     "may": "The agent can read {folder} and asks before it changes anything; {shell}.",
     "no_shell": "no shell",
     "ask": "Call {tool}?",
-    "ask_shell": "Run this command?",
+    "ask_shell": "Run {command}?",
     "ask_edit_file": "Edit {path}?",
     "ask_write_file": "Write {path}?",
     "wants": "{tool} asks:",
