@@ -109,7 +109,16 @@ def test_key_in_place_of_a_model_is_refused_and_not_repeated(pal):
 
 @pytest.mark.parametrize(
     "line",
-    ["/model {}", "/key {}", "/mode {}", "/sessions {}", "/permissions allow {}", "/fix {} now", "#key {}", "{}"],
+    [
+        "/model {}",
+        "/key {}",
+        "/mode {}",
+        "/sessions {}",
+        "/permissions allow {}",
+        "/fix {} now",
+        "#key {}",
+        "{}",
+    ],
 )
 def test_typed_line_with_a_key_is_neither_sent_nor_shown_nor_kept(pal, chat, line):
     screen = chat(["Not a key."])

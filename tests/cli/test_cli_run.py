@@ -128,7 +128,8 @@ class TestMachineFormats:
         done, _ = run(pal, [quota_exceeded()], "--output-format", "json", "hi")
         result = json.loads(done.stdout)
         assert (result["stop_reason"], result["error"]["kind"]) == ("error", "quota")
-        assert result["error"]["message"] in done.stderr
+        assert "pal: error: The account has no credit left (429).\n  Waiting does not help" in done.stderr
+        assert "rejected the request" not in done.stderr
         assert done.returncode == 1
 
 

@@ -98,8 +98,8 @@ class Updates:
             case EventType.NOTICE if self._note is not None and not data.get("synthetic"):
                 await self._note(data["message"])
             case EventType.ERROR | EventType.LOOP_END:
-                if data.get("fatal"):
-                    self.failure = "\n".join(failure_lines(data, user_language()) or [data["error"]])
+                told = "\n".join(failure_lines(data, user_language())) or data.get("error", "")
+                self.failure = told if data.get("fatal") else self.failure
                 self.stop_reason = data.get("stop_reason", self.stop_reason)
 
     @property

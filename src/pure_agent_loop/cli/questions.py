@@ -197,22 +197,32 @@ def read_reply(line: str | None) -> Permission:
     return YES if agreed else NO
 
 
-def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> str:
-    """Return the full question: the call, its arguments, and each command of a shell line."""
-    if request.question is not None:
-        head = user_text("cli.wants", tool=one_line(request.tool))
-        return f"{head}\n  {blanks_shown(_as_json(request.question))}"
+def question_title(request: PermissionRequest, hidden: Collection[str] = ()) -> tuple[str, Collection[str]]:
+    """Return the title of a question about a call, and the arguments that need no line below it.
+
+    Args:
+        hidden: Arguments that a diff shows.
+    """
     named = "command" if request.tool == "shell" else "path"
     text = request.args.get(named)
     shown = blanks_shown(one_line(str(text or ""), MAX_TITLE if named == "command" else MAX_WIDTH))
     # The title alone shows the argument if it fits, and no character in it needs hiding or quoting.
     is_plain = isinstance(text, str) and _as_json(text)[1:-1] == shown == text
-    if is_plain and (hidden or named == "command"):  # `hidden` arguments: the diff shows them
+    if is_plain and (hidden or named == "command"):
         hidden = {*hidden, named}
     if named == "command" or named in hidden:
         title = user_text(f"cli.ask_{request.tool}", **{named: shown})
     else:
         title = blanks_shown(request.title) or user_text("cli.ask", tool=one_line(request.tool))
+    return title, hidden
+
+
+def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> str:
+    """Return the full question: the call, its arguments, and each command of a shell line."""
+    if request.question is not None:
+        head = user_text("cli.wants", tool=one_line(request.tool))
+        return f"{head}\n  {blanks_shown(_as_json(request.question))}"
+    title, hidden = question_title(request, hidden)
     is_usual = request.reason in in_each_language("mode_asks").values()
     reason = request.reason
     if any(origin["is_strange"] for origin in request.origins):  # the lines below say which values
@@ -233,7 +243,7 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         lines += [
             f"    {number}. {blanks_shown(_as_json(command)[1:-1])}"
             for number, command in enumerate(commands, start=1)
-            if commands != [text] or named not in hidden
+            if commands != [request.args.get("command")] or "command" not in hidden
         ]
     return "\n".join(lines).rstrip()
 

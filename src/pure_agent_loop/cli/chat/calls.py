@@ -211,7 +211,9 @@ class Lines:
         text = call.result if call.state == "running" else ""
         if call.command.get("exit_code"):
             text = str(call.command.get("tail") or "")
-        lines = [one_line(line, self._limit) for line in clean(text).split("\n") if line.strip()][-TAIL_LINES:]
+        lines = [one_line(line, self._limit) for line in clean(text).split("\n") if line.strip()][
+            -TAIL_LINES:
+        ]
         return [self._styler.text(("dim", f"  {line}")) for line in lines]
 
     def _short_result(self, call: CallView) -> str:

@@ -15,7 +15,7 @@ from pure_agent_loop.cli.chat.rules import keep_rules, kind_of, kind_words
 from pure_agent_loop.cli.chat.styling import reads_right_to_left
 from pure_agent_loop.cli.chat.talk import ChatConfig
 from pure_agent_loop.cli.output import error_text
-from pure_agent_loop.cli.questions import KNOWN, YES, blanks_shown, question_text, read_reply
+from pure_agent_loop.cli.questions import KNOWN, YES, blanks_shown, question_text, question_title, read_reply
 from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest
@@ -86,9 +86,12 @@ class Pending:
 
     @property
     def short(self) -> str:
-        """The title, with the first argument if it names only the tool, for the title of the window."""
-        names_all = self.diff or self.request is None or self.request.title or self.request.tool == "shell"
-        return self.title if names_all else " ".join(self.text.split("\n")[:2])
+        """The title without the reason, and with the first argument if it names only the tool."""
+        lines, request = self.text.split("\n"), self.request
+        if request is None or request.question is not None:
+            return " ".join(lines[:2])
+        title, hidden = question_title(request, IN_DIFF if self.diff else ())
+        return title if hidden or request.title or request.tool == "shell" else " ".join([title, *lines[1:2]])
 
     @property
     def pinned(self) -> list[str]:

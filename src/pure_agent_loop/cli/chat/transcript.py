@@ -79,7 +79,7 @@ MAX_FOLDED = 100  # maximum blocks kept for `unfold`
 # An event in the first tuple is followed by a request; at an event in the second tuple, the response has
 # arrived or never will.
 _BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
-_AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventType.ACTION, EventType.LOOP_END)
+_AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.ACTION, EventType.LOOP_END)
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 _ACTS = {"auth": "act_key", "not_found": "act_model", "context_overflow": "act_compact"}  # by kind of failure
 QUIET_SECONDS = 5.0  # seconds without motion before a notice that the model is working
@@ -626,7 +626,7 @@ class TranscriptView:
             return ""
         # The model has finished writing the call. The decision may take some time, because a command is tried
         # first.
-        self._answer.writing = ""
+        self._answer.writing, self._waits_since = "", None
         self._calls[part["call_id"]] = CallView(part["tool"], part["input"], "running", event.timestamp)
         return ""
 
