@@ -93,7 +93,7 @@ def test_thinking_takes_from_the_request_to_the_answer(chat):
 @pytest.mark.parametrize("screen_class", [Screen, TmuxScreen])
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 20)])
 def test_rules_are_as_wide_as_the_window(chat, columns, rows):
-    screen = chat(["One.", "Two."], columns=columns, rows=rows)
+    screen = chat(["One."], columns=columns, rows=rows)
     assert screen.lines.count("─" * columns) == 2
     screen.type("go" + ENTER)
     screen.until("One")
@@ -104,7 +104,7 @@ def test_rules_are_as_wide_as_the_window(chat, columns, rows):
 
 def test_what_is_printed_above_draws_no_rule_anew(chat):
     text = "\n\n".join(f"Paragraph {number}." for number in range(60))
-    screen = chat([text, "Done."])
+    screen = chat([text])
     screen.type("go" + ENTER)
     screen.until("Paragraph 59")
     idle(screen)

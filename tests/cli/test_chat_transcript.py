@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,17 @@ def test_reasoning_is_a_line_that_unfolds():
     assert screen.unfold().endswith("reasoning:\n  I should look 先看看\n")
     screen.feed(Event.reasoning(1, "I should look 先看看"))  # it came in pieces
     assert "Thought" not in screen.close()
+
+
+def test_changed_words_of_a_line_are_marked():
+    old, new = "    return total - total * percent", "    return total - total * percent / 100"
+    lines = [" def f():", f"-{old}", f"+{new}", "-one", "+two", "-a", "-b", "+c"]
+    shown = screen_of(80, color=True).diff("", "@@ -1 +1 @@\n" + "\n".join(lines))
+    assert shown.count("\x1b[7;") == 1  # nothing of the other lines is left, or they have no counterpart
+    assert "percent\x1b[0m\x1b[7;32m / 100\x1b[0m" in shown
+    plain = screen_of(80).diff("", "@@ -1 +1 @@\n" + "\n".join(lines))
+    assert plain == re.sub("\x1b\\[[0-9;]*m", "", shown)
+    assert screen_of(80, color=True).diff("", "-x = 1\n+x = 2").count("\x1b[7;") == 2
 
 
 def test_a_diff_is_reversed_for_undo():

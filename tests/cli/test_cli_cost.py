@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_before_any_run_there_is_nothing_to_sum_up(pal):
 
 def test_runs_are_summed_up_with_known_and_unknown_costs(pal):
     assert "cost" not in run(pal, "--session", "a")
-    assert "1500 tokens, cost $0.0020, " in run(pal, "--session", "b", "--price", "1,2")
+    assert "1500 tokens, cost 0.0020, " in run(pal, "--session", "b", "--price", "1,2")
     shown = pal("cost", "--by", "session")
     a, b, total = (line.split() for line in shown.stdout.splitlines())
     assert (a[0], a[-1], b[0], b[-1]) == ("a", "unknown", "b", "$0.0020")
@@ -62,6 +63,15 @@ def test_runs_are_summed_up_with_known_and_unknown_costs(pal):
     }
     assert [row["requests"] for row in plain["costs"]] == [2]
     assert "未知" in pal("cost", "--by", "session", LANG="zh_CN.UTF-8", LC_ALL="zh_CN.UTF-8").stdout
+
+
+def test_costs_are_told_in_the_currency_of_the_prices(pal):
+    run(pal, "--session", "a", "--price", "1,2")
+    own = Path(pal.env["PAL_HOME"]) / "prices.json"
+    assert keep(pal).returncode == 0
+    for currency, shown in (("EUR", "€0.0020"), ("SEK", "0.0020 SEK")):
+        own.write_text(json.dumps({**json.loads(own.read_text()), "currency": currency}))
+        assert pal("cost").stdout.splitlines()[-1].endswith(shown)
 
 
 def test_runs_are_summed_up_by_a_key_of_their_metadata(pal):

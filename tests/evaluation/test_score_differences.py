@@ -188,7 +188,7 @@ def test_shares_of_cases_with_several_trials():
 def test_table_ends_with_totals():
     outcomes = [CaseOutcome("a", i, True, seconds=1.5, steps=2, tokens=100, cost=0.25) for i in (1, 2)]
     head, *_, total = EvaluationReport("d", outcomes).table().splitlines()
-    assert head.endswith("cost $")
+    assert head.endswith("cost")
     assert total.split() == ["total", "3.00", "4", "200", "0.5"]
     unknown = EvaluationReport("d", [*outcomes, CaseOutcome("a", 3, True, cost=None)])
     assert unknown.table().splitlines()[-1].split()[-1] == "-"

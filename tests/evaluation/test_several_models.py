@@ -129,5 +129,5 @@ def test_table_has_the_total_cost_of_each_report():
         return EvaluationReport("d", [CaseOutcome("a", i, True, cost=cost) for i in (1, 2)])
 
     header, *rows = Reports({"x": report(0.25), "y": report(None)}).table().splitlines()
-    assert header.endswith("cost $  total $")
+    assert header.endswith("cost  total cost")
     assert [row.split()[-2:] for row in rows] == [["0.25", "0.5"], ["-", "-"]]

@@ -14,7 +14,7 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.options import CommandOptions
-from pure_agent_loop.cli.output import CommandOutput, counted, money
+from pure_agent_loop.cli.output import CommandOutput, counted, currency_of, money
 from pure_agent_loop.cli.questions import TerminalQuestions, denial_hint
 from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import rules_of, suggest
@@ -29,6 +29,7 @@ _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1[`~]*\s*$|\Z)"
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
+    from pure_agent_loop.budget import Price
 
 
 class OneRun:
@@ -132,7 +133,7 @@ class OneRun:
         for question in outcome.questions if outcome.is_waiting else ():
             self._output.fail(denial_hint(question, rules_of(self._options)))
         if outcome.stop_reason != "completed" or not self._quiet:
-            self._output.info(_footer(outcome, seconds))
+            self._output.info(_footer(outcome, seconds, self._options.price))
             task_hint = ' "..."' if outcome.stop_reason == "completed" else ""
             if hint := self._place.resume_hint():
                 self._output.info(f"{hint}{task_hint}")
@@ -144,10 +145,10 @@ def code_of(answer: str) -> str:
     return (match[2] if match else answer).strip("\n")
 
 
-def _footer(outcome: RunOutcome, seconds: float) -> str:
+def _footer(outcome: RunOutcome, seconds: float, price: Price | None) -> str:
     tokens, cost = outcome.usage.get("total_tokens"), outcome.usage.get("cost")
     used = user_text("cli.used_tokens", count=tokens) if tokens else ""
-    used += user_text("cli.used_cost", cost=money(cost)) if cost else ""
+    used += user_text("cli.used_cost", cost=money(cost, currency_of(price))) if cost else ""
     return user_text(
         "cli.footer",
         reason=one_line(outcome.stop_reason),

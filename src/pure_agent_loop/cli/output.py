@@ -46,6 +46,7 @@ PREFIX = "pal: "
 SCHEMA_VERSION = 1  # in every JSON object that a command prints
 BOLD, DIM, RED = "1", "2", "31"
 WIDTH, MAX_WIDTH = 80, 110  # columns if there is no terminal; maximum on a terminal
+_CURRENCY_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥", "INR": "₹"}
 # Messages for errors whose English text is built from their fields.
 _MESSAGES: dict[type[BaseException], str] = {
     AlreadyAnsweredError: "cli.already_answered",
@@ -95,9 +96,22 @@ class ResultLostError(Exception):
     """Standard output cannot be written. The error message is empty if the reader has closed the pipe."""
 
 
-def money(cost: float) -> str:
-    """Format a cost in dollars, such as ``$1.20``, ``$0.03`` or ``$0.0004``."""
-    return f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}" if cost >= 0.0001 else "<$0.0001"
+def money(cost: float, currency: str = "USD") -> str:
+    """Format a cost, such as ``$1.20``, ``$0.0004``, ``1.20 SEK``, or ``1.20`` in an unnamed currency.
+
+    Args:
+        currency: The code of the currency, such as ``USD``; see `currency_of`.
+    """
+    sign = _CURRENCY_SIGNS.get(currency, "")
+    shown = f"{sign}{cost:.2f}" if cost >= 0.01 or not cost else f"{sign}{max(cost, 0.0001):.4f}"
+    return f"{'<' if 0 < cost < 0.0001 else ''}{shown} {'' if sign else currency}".rstrip()
+
+
+def currency_of(price: object) -> str:
+    """Return the currency of costs: that of the prices in use; empty for a `price` of the caller."""
+    from pure_agent_loop.llm.prices import price_list  # reads a file
+
+    return price_list().currency if price is None else ""
 
 
 class CommandOutput:

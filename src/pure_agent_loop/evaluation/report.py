@@ -468,7 +468,7 @@ class Reports:
         header, *rows = _table("report", groups)
         totals = [_totals(group, ["cost"])["cost"] for _, group in groups]
         cells = ["-" if math.isnan(total) else f"{total:.4g}" for total in totals]
-        return [[*header, "total $"], *([*row, cell] for row, cell in zip(rows, cells, strict=True))]
+        return [[*header, "total cost"], *([*row, cell] for row, cell in zip(rows, cells, strict=True))]
 
     def _repr_html_(self) -> str:
         """Return the table and the plot as HTML for notebooks."""
@@ -518,7 +518,7 @@ def _table(first: str, groups: Sequence[tuple[str, Collection[Values]]]) -> list
     names = list(dict.fromkeys(name for values in cases for name in values if name not in RESERVED))
     k = _least(cases)
     powers = [f"pass^{k}", f"pass@{k}"] if k > 1 else []
-    header = [first, "passed", _INTERVAL, *powers, *names, *MEASURES[:-1], "cost $"]
+    header = [first, "passed", _INTERVAL, *powers, *names, *MEASURES[:-1], "cost"]
     return [header, *(_row(name, group, names, k) for name, group in groups)]
 
 

@@ -29,7 +29,7 @@ from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.cli.chat.words import Groups
 from pure_agent_loop.cli.database import at_database
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED, folder_trouble
-from pure_agent_loop.cli.output import CommandOutput, error_text, money
+from pure_agent_loop.cli.output import CommandOutput, currency_of, error_text, money
 from pure_agent_loop.cli.task import media_named
 from pure_agent_loop.cli.which_session import SessionTarget, is_resuming
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
@@ -360,7 +360,8 @@ class Chat:
         return self.screen.status(
             model=talk.choice.model,
             mode=self.shared.options.permission_mode,
-            cost=None if talk.usage.all is None else talk.usage.all.cost,
+            cost=(cost := None if talk.usage.all is None else talk.usage.all.cost),
+            currency=currency_of(self.shared.options.price) if cost else "",
             seconds=time.monotonic() - talk.begun if talk.is_working and not is_read else None,
             note=self.note(),
             window=talk.window,
@@ -546,12 +547,13 @@ class Chat:
         spent, whole = self.talk.usage.task, self.talk.usage.all
         if spent is None or whole is None or not spent.cost:
             return
+        currency = currency_of(self.shared.options.price)
         text = user_text(
             "chat.task_cost",
             sent=short(spent.usage.prompt_tokens),
             received=short(spent.usage.completion_tokens),
-            cost=money(spent.cost),
-            all=user_text("chat.unknown") if whole.cost is None else money(whole.cost),
+            cost=money(spent.cost, currency),
+            all=user_text("chat.unknown") if whole.cost is None else money(whole.cost, currency),
         )
         self._print(self.screen.notice(text))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat.calls import Folded, number
@@ -22,6 +23,7 @@ _NAMED = ("result", "reasoning", "prompt", "command", "error")  # sections whose
 _WRAPPED = (PROSE, "reasoning", "prompt", "error")  # other sections may be copied as code
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
 _MARKS = {"created": "+ ", "deleted": "- "}
+_WORD = re.compile(r"[A-Za-z0-9_]+|\s+|.")
 _HUNK = re.compile(r"@@ -(\S+) \+(\S+) @@")
 
 
@@ -58,13 +60,45 @@ def body(
     for name in ("--- ", "+++ "):
         lines = lines[1:] if lines and lines[0].startswith(name) else lines
     shown = lines if max_lines is None else lines[:max_lines]
-    rendered = [
-        styler.code(_ROLES.get(line[:1], ""), _cut(_spoken(line, styler, words), max_lines)) for line in shown
-    ]
+    rendered: list[Text] = []
+    parts = {} if styler.reader else _changed_parts(shown)
+    for at, line in enumerate(shown):
+        role = _ROLES.get(line[:1], "")
+        text = styler.code(role, _cut(_spoken(line, styler, words), max_lines))
+        if at in parts:
+            text.stylize(styler.styles[f"{role}_part"], *parts[at])
+        rendered.append(text)
     left = len(lines) - len(shown)
     if left:
         rendered.append(styler.text(("dim", words("more_diff", count=left))))
     return rendered, left
+
+
+def _changed_parts(lines: Sequence[str]) -> dict[int, tuple[int, int]]:
+    """Return the words that differ from the counterpart of a changed line: start and end, by line number."""
+    parts: dict[int, tuple[int, int]] = {}
+    runs = [(sign, list(run)) for sign, run in groupby(range(len(lines)), key=lambda at: lines[at][:1])]
+    for (sign, removed), (other, added) in pairwise(runs):
+        if (sign, other) != ("-", "+") or len(removed) != len(added):
+            continue
+        for places in zip(removed, added, strict=True):
+            sides = [_WORD.findall(lines[at][1:]) for at in places]
+            start = _alike(*sides)
+            end = _alike(*(side[start:][::-1] for side in sides))
+            if not "".join(sides[0][:start] + sides[0][len(sides[0]) - end :]).strip():
+                continue  # nothing of the line is left
+            for at, side in zip(places, sides, strict=True):
+                first = 1 + len("".join(side[:start]))
+                parts[at] = (first, first + len("".join(side[start : len(side) - end])))
+    return parts
+
+
+def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many words at the start of two lines are alike."""
+    return next(
+        (at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]),
+        min(len(old), len(new)),
+    )
 
 
 def reverse(diff: str) -> str:

@@ -18,7 +18,7 @@ from pure_agent_loop.cli.chat.styling import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, Groups, commands_help, keys_help
 from pure_agent_loop.cli.choose import plan_of
-from pure_agent_loop.cli.output import CommandOutput, error_text, money
+from pure_agent_loop.cli.output import CommandOutput, currency_of, error_text, money
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.session_list import preview, title_of
 from pure_agent_loop.cli.toolset import rules_of, skills_loader
@@ -232,7 +232,8 @@ class Slash:
         if usage.task is None or usage.all is None:
             self._host.print_notice(user_text("chat.no_cost"))
         else:
-            self._host.print_notice(cost_rows(usage.task, usage.all), "")
+            currency = currency_of(self._host.shared.options.price)
+            self._host.print_notice(cost_rows(usage.task, usage.all, currency), "")
 
     def _memory(self, words: str) -> None:
         memory = self._host.talk.memory()
@@ -597,7 +598,7 @@ def _is_facts(message: Mapping[str, Any]) -> bool:
     return bool((message.get("meta") or {}).get("facts"))
 
 
-def cost_rows(task: Spent, every: Spent) -> str:
+def cost_rows(task: Spent, every: Spent, currency: str) -> str:
     """Return the usage of the last task and of all tasks: tokens, money and time."""
     unknown = user_text("chat.unknown")
     rows: list[tuple[str, ...]] = [("", user_text("chat.cost_task"), user_text("chat.cost_all"))]
@@ -605,7 +606,7 @@ def cost_rows(task: Spent, every: Spent) -> str:
         counts = [getattr(spent.usage, f"{name}_tokens") for spent in (task, every)]
         if name != "cached" or any(counts):
             rows.append((user_text(f"chat.cost_{name}"), *(f"{count or 0:,}" for count in counts)))
-    costs = (unknown if spent.cost is None else money(spent.cost) for spent in (task, every))
+    costs = (unknown if spent.cost is None else money(spent.cost, currency) for spent in (task, every))
     rows.append((user_text("chat.cost_money"), *costs))
     rows.append((user_text("chat.cost_time"), *(seconds(round(spent.seconds)) for spent in (task, every))))
     return "\n".join(_aligned(rows))

@@ -38,6 +38,7 @@ class Facts:
     used: int = 0
     window: int = 0
     cost: float | None = None
+    currency: str = "USD"
     seconds: float | None = None
     speed: int = 0
 
@@ -72,7 +73,7 @@ def _fields(facts: Facts, styler: Styler, words: Words) -> dict[str, tuple[str, 
         "note": ("warning", one_line(facts.note, 60)),
         "model": ("dim", model),
         "context": ("warning" if full >= FULL else "dim", words("context", used=used) if facts.used else ""),
-        "cost": ("dim", money(facts.cost) if facts.cost else ""),
+        "cost": ("dim", money(facts.cost, facts.currency) if facts.cost else ""),
         "seconds": ("dim", "" if facts.seconds is None else seconds(int(facts.seconds))),
         "speed": ("dim", words("speed", count=facts.speed) if facts.speed else ""),
     }

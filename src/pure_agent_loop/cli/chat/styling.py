@@ -48,6 +48,8 @@ _DARK = {
     "warning": "yellow",
     "added": "green",
     "removed": "red",
+    "added_part": "reverse green",
+    "removed_part": "reverse red",
     "label": "cyan",
     "done": "green",
     "ask": "bold",

@@ -459,6 +459,7 @@ class TranscriptView:
         mode: str = "",
         *,
         cost: float | None = None,
+        currency: str = "USD",
         seconds: float | None = None,
         note: str = "",
         window: int = 0,
@@ -467,12 +468,15 @@ class TranscriptView:
 
         Args:
             mode: The permission mode.
-            cost: Cost so far, in dollars.
+            cost: Cost so far.
+            currency: Currency of the cost; see `money`.
             seconds: Duration of the run so far.
             note: A notice, for example that the run is stopping.
             window: Tokens of the context window, used if the events do not contain it; 0 if unknown.
         """
-        facts = replace(self._facts, model=model, mode=mode, cost=cost, seconds=seconds, note=note)
+        facts = replace(
+            self._facts, model=model, mode=mode, cost=cost, currency=currency, seconds=seconds, note=note
+        )
         speed = 0 if self._is_still else self._answer.speed
         facts = replace(facts, window=facts.window or window, speed=speed)
         return self._styler.ansi(status_line(facts, self._styler, self._words, self.width))

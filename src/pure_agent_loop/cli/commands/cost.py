@@ -13,7 +13,7 @@ from pure_agent_loop.cli.commands.audit import point_in_time
 from pure_agent_loop.cli.database import store_for
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import SessionOptions
-from pure_agent_loop.cli.output import CommandOutput, money
+from pure_agent_loop.cli.output import CommandOutput, currency_of, money
 from pure_agent_loop.llm.prices import install, own_file, price_list
 from pure_agent_loop.sessions.cost import GROUPS, METADATA, Total, expenses_of, totals_by
 from pure_agent_loop.support.language import notice, user_text
@@ -102,7 +102,7 @@ def _plain(total: Total) -> dict[str, Any]:
 
 
 def _row(name: str, total: Total, width: int) -> str:
-    known = money(total.known_cost)
+    known = money(total.known_cost, currency_of(None))
     if total.unpriced:
         known = (
             user_text("cli.cost_partly", known=known) if total.known_cost else user_text("cli.cost_unknown")
