@@ -81,6 +81,7 @@ NOT_SHOWN = {
     "bold cyan": "a style",
     "bold blue": "a style",
     "bold red": "a style",
+    "reverse green": "a style",
     "reverse red": "a style",
     "invalid choice: '([^']*)' \\(choose from (.*)\\)": "a pattern",
 }

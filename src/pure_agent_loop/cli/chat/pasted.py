@@ -20,7 +20,7 @@ from pure_agent_loop.cli.task import MEDIA_ENDINGS, MENTION
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import user_text
-from pure_agent_loop.support.secrets.secret_shapes import holds_key
+from pure_agent_loop.support.secrets import holds_key
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer

@@ -55,7 +55,6 @@ _SYNC, _END_SYNC = (
 )  # terminals that support these sequences draw the output between them in one frame
 _MAX_ROWS = 10  # rows of the input
 MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines, and rows for the rest of the application
-_SPARE_ROWS = 1  # rows for a live line that is wider than a narrow window
 _RULED_ROWS = 20  # rows of a terminal with room for lines around the input
 _DIM, _GROUND = "ansibrightblack", "bg:default"
 _NAME, _ABOUT = f"{_GROUND} ansicyan", f"{_GROUND} {_DIM}"
@@ -227,7 +226,8 @@ class Prompt:
         """Empty rows above the live lines while few lines stand there, to be pushed out first; see `room`."""
         if not (self._reflow and self.has_rules):
             return 0
-        return max(self._rule_rows + _SPARE_ROWS + 1 - self._above, 0)
+        a_live_line = self._rule_rows // 2
+        return max(self._rule_rows + a_live_line + 1 - self._above, 0)
 
     @property
     def is_away(self) -> bool:
