@@ -378,6 +378,7 @@ SUPPORT = {
     "support.portal",
     "support.prose",
     "support.quoted_paths",
+    "support.secrets.secret_shapes",
     "support.terminal",
     "support.text",
     "support.threads",

@@ -145,7 +145,7 @@ def test_lines_from_the_top_of_a_cleared_screen_stand_once(chat):
     gate.open()
     screen.until("end")
     idle(screen)
-    until_once(screen, "ask⇧⇥·scripted", *WORDS[:12])
+    until_once(screen, "·scripted", *WORDS[:12])
     leave(screen)
 
 

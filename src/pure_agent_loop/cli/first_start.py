@@ -27,7 +27,7 @@ from pure_agent_loop.runs import (
 )
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
-from pure_agent_loop.support.secrets import holds_key
+from pure_agent_loop.support.secrets.secret_shapes import holds_key
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.support.variables import set_from_file

@@ -18,7 +18,6 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionWriteError,
 )
-from pure_agent_loop.support.explained import explain, failure_lines
 from pure_agent_loop.support.language import (
     LANGUAGES,
     TranslatedText,
@@ -79,6 +78,8 @@ def error_text(error: BaseException) -> str:
 
     A failed request has up to three lines: what happened, what to do, and the words of the server.
     """
+    from pure_agent_loop.support.explained import explain, failure_lines  # only for an error
+
     if lines := failure_lines(explain(error)._asdict(), user_language()):
         return "\n  ".join(lines)
     if type(error) in _MESSAGES and user_language() != LANGUAGES[0]:

@@ -25,7 +25,6 @@ from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import run_sync
-from pure_agent_loop.support.secrets import holds_key
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.threads import in_thread
 
@@ -222,6 +221,8 @@ def plan_model(
     """
     origins = configured.origins
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
+    from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
+
     if name and (name.value.startswith(("sk-", "sk_")) or holds_key(name.value)):
         raise ConfigError(notice("library.key_as_model", source=name.source))
     named, name = name, name and name._replace(value=without_protocol(name.value, name.source))

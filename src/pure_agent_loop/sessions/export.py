@@ -185,7 +185,7 @@ def _diff(path: str, old: str, new: str) -> str:
 def heading(entry: Entry, result: Entry | None = None) -> str:
     """Return the heading of an entry, for a call with its result: one line, escaped for terminals."""
     last = entry if result is None else result
-    told = " ".join(failure_lines(entry.told, "en"))
+    told = " ".join(failure_lines(entry.told, "en") if entry.told.get("said") else ())
     reason = f"error: {told}" if told else entry.text
     words = {
         "task": "Task",

@@ -20,7 +20,6 @@ from pure_agent_loop.cli.task import MEDIA_ENDINGS, MENTION
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import user_text
-from pure_agent_loop.support.secrets import holds_key
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
@@ -53,6 +52,8 @@ class InputEntry:
     @property
     def has_key(self) -> bool:
         """True for a command or note with a key in it, and for a text that is a key and nothing else."""
+        from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
+
         return (self.sign in ("/", "#") or len(self.text.split()) == 1) and holds_key(self.text)
 
     @classmethod
