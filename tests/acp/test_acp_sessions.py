@@ -152,6 +152,7 @@ def test_a_failure_of_the_model_is_an_error_and_not_the_end(editor, session):
         "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "fail"}]}
     )
     assert told["error"]["code"] == -32603
+    assert told["error"]["message"] == "The model server rejected the request (400).\nno such luck"
     assert editor.prompt(session, "hello") == "end_turn"
 
 
