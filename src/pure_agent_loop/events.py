@@ -39,7 +39,7 @@ _TEXT_KEYS = ("content", "result", "prompt", "error", "message", "text")
 _now = time.time
 HIDDEN = object()
 _TASK_KEYS = ("id", "agent", "state", "background", "step", "created", "started", "ended", "calls", "tokens",
-              "last_activity", "last_tool", "stop_reason")  # fmt: skip
+              "cost", "last_activity", "last_tool", "stop_reason", "call_id", "session_id")  # fmt: skip
 _PART_KEYS = ("id", "message_id", "type", "state", "tool", "call_id", "created", "started", "ended")
 
 

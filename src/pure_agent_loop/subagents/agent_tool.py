@@ -44,8 +44,9 @@ class UnboundTasks:
     def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
         """Bind the tasks to a starting run, and deliver outstanding notices about earlier tasks."""
         session = state.session_id
-        store = self._table.store_for(self._sessions) if session else None
-        run = RunTasks(self._table, state, kit, self._sessions, store, self._depth, self.below)
+        sessions = getattr(kit.journal, "store", None) or self._sessions  # a server's runs have its store
+        store = self._table.store_for(getattr(sessions, "shared", sessions)) if session else None
+        run = RunTasks(self._table, state, kit, sessions, store, self._depth, self.below)
         if store is not None:
             self._table.reports[session] = run.notify
             run.catch_up(store)

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
@@ -181,7 +182,9 @@ def _group_usage(totals: Mapping[tuple[str, str], tuple[int, int, float]], index
 async def _tasks(request: ApiRequest) -> models.Tasks:
     from pure_agent_loop.subagents.tasks import TaskStore
 
-    tasks = await asyncio.to_thread(TaskStore().list)
+    folder = getattr(request.service.hub.sessions.store, "folder", None)
+    store = TaskStore(None if folder is None else Path(folder) / "agents")  # as `TaskTable.store_for`
+    tasks, wanted = await asyncio.to_thread(store.list), request.query.session
     visibility = request.service.settings.visibility_of(request.person)
     # Sessions of the person's subagents; tasks that these sessions started are visible too.
     owned: set[str] = set()
@@ -197,7 +200,7 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
                 last_tool=task.last_tool if visibility.full else "",
             )
             for task in tasks
-            if request.person.owns(task.parent) or task.parent in owned
+            if (request.person.owns(task.parent) or task.parent in owned) and wanted in ("", task.parent)
         ][: request.query.limit]
     )
 
@@ -217,5 +220,5 @@ OPERATIONS = [
     Operation("GET", "/api/tools", "list_tools", "List the tools of all agents.", _tools, models.Tools),
     Operation("GET", "/api/usage", "usage", "Get the usage of ended runs.", _usage, models.Usage),
     Operation("GET", "/api/tasks", "list_tasks", "List tasks of subagents, newest first.", _tasks,
-              models.Tasks, query=models.PageQuery),
+              models.Tasks, query=models.TasksQuery),
 ]  # fmt: skip

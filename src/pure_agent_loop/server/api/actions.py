@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 TITLE = 200  # characters
 MAX_READ = 300_000  # maximum size of a file in which the replaced passage is located
-FORK = " (fork)"
+_FORK = re.compile(r" \(fork(?: \d+)?\)$")
+AROUND = 4  # parts of lines before and after the replaced passage: its own line and three more
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
 
@@ -207,9 +210,17 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
     if snapshots is not None:
         files = _undo_body(await snapshots.undo(session, since=moment))
     if title := await asyncio.to_thread(title_of, service, session):
-        fork_title = title if title.endswith(FORK) else f"{title[: TITLE - len(FORK)]}{FORK}"
-        service.hub.file.label("title", new, fork_title)
+        service.hub.file.label("title", new, _fork_title(service, person, title))
     return models.Forked(session=new, files=files)
+
+
+def _fork_title(service: Service, person: Person, title: str) -> str:
+    """Return the title of a fork, unlike those of the person's other sessions: ``TITLE (fork 2)``."""
+    named = service.hub.file.labels["title"].items()
+    base, taken = _FORK.sub("", title), {name for session, name in named if person.owns(session)}
+    endings = (f" (fork{f' {number}' if number > 1 else ''})" for number in count(1))
+    names = (f"{base[: TITLE - len(ending)]}{ending}" for ending in endings)
+    return next(name for name in names if name not in taken)
 
 
 async def answer(service: Service, person: Person, session: str, body: models.VerdictBody) -> models.Done:
@@ -306,17 +317,21 @@ def snapshots_of(agent: Agent) -> Any:
     return snapshots if hasattr(snapshots, "undo") else None
 
 
-def _first_line(agent: Agent | None, question: PermissionRequest) -> int | None:
-    """Return the line where the passage that an edit would replace begins; None unless it is unique."""
+def _passage(agent: Agent | None, question: PermissionRequest) -> dict[str, Any]:
+    """Return the line and the surroundings of the passage that an edit would replace, if it is unique."""
+    nowhere: dict[str, Any] = {"line": None, "around": []}
     tool, path, old = agent and agent.tools.get(question.tool), *map(question.args.get, ("path", "old_text"))
     if not (tool and tool.root and isinstance(path, str) and isinstance(old, str) and old):
-        return None
+        return nowhere
     try:
         with Workspace(tool.root).open_for_reading(path) as file:
             text = file.read(MAX_READ).decode()
     except (WorkspaceError, OSError, UnicodeDecodeError):
-        return None
-    return text.count("\n", 0, text.index(old)) + 1 if text.count(old) == 1 else None
+        return nowhere
+    if text.count(old) != 1:
+        return nowhere
+    above, below = (part.split("\n") for part in text.split(old))
+    return {"line": len(above), "around": ["\n".join(above[-AROUND:]), "\n".join(below[:AROUND])]}
 
 
 async def questions_of(service: Service, person: Person, session: str) -> list[models.Question]:
@@ -338,7 +353,7 @@ async def questions_of(service: Service, person: Person, session: str) -> list[m
             owner=owner,
             conversation=await asyncio.to_thread(title_of, service, session),
             commands=simple_commands(question.tool, question.args),
-            line=await asyncio.to_thread(_first_line, service.hub.agents.get(agent), question),
+            **await asyncio.to_thread(_passage, service.hub.agents.get(agent), question),
             rules=wider_rules(question.tool, question.args),
             live=live is not None and question.call_id in live.asked,
         )

@@ -169,6 +169,12 @@ class PageQuery(Query):
     cursor: Annotated[str, Field(max_length=300, description="`next` of the previous page")] | None = None
 
 
+class TasksQuery(PageQuery):
+    """A page of tasks, of all sessions or of one."""
+
+    session: Annotated[str, Field(max_length=200, description="the session that started the tasks")] = ""
+
+
 class SessionsQuery(PageQuery):
     """A search and page of sessions."""
 
@@ -335,6 +341,9 @@ class Question(ApiModel):
     commands: list[str] = Field([], description="the commands of a shell line, if it has several")
     line: int | None = Field(
         None, description="line of the file where the passage that an edit replaces begins"
+    )
+    around: list[str] = Field(
+        [], description="the text before and after that passage, with its line and three more on each side"
     )
     rules: list[str] = Field(
         [], description="further calls that an answer with `similar` allows; empty for only the same call"
@@ -516,11 +525,14 @@ class Task(ApiModel):
     state: str
     session: str
     own_session: str
+    call_id: str = Field(description="the call of the parent that started the task")
     created: float
+    started: float
     ended: float
     last_tool: str
     calls: Count
     tokens: Count
+    cost: float
 
 
 class Tasks(ApiModel):

@@ -1,5 +1,5 @@
 // The whole page: sidebar, header, log, composer; or the sign-in form.
-import { html, load, useEffect, useState } from "./html.js";
+import { Lazy, html, useEffect, useModule, useState } from "./html.js";
 import * as store from "./store.js";
 import { connection, here, sessionAt } from "./wire.js";
 import { t } from "./words.js";
@@ -15,27 +15,17 @@ const OF_SESSION = ["timeline", "operator", "tasks", "audit"]; // tabs of one dr
 const FOR_OPERATORS = ["operator", "audit"];
 const TITLES = { fleet: "operate", servers: "mcp", inbox: "inbox" };
 
-function Panel({ name }) {
-  const [loaded, setLoaded] = useState(null), [file, part] = PANELS[name];
-  useEffect(() => {
-    let isMounted = true;
-    load(file).then((module) => isMounted && setLoaded({ component: module[part] }), store.showError);
-    return () => { isMounted = false; };
-  }, []);
-  return loaded && html`<${loaded.component} />`;
-}
+const Panel = ({ name }) => html`<${Lazy} file=${PANELS[name][0]} part=${PANELS[name][1]} />`;
 
-// The open dialog, loaded on first use.
+// The open dialog.
 function Dialog() {
-  const [known, setKnown] = useState(null), asked = store.dialog.value;
-  useEffect(() => { if (asked && !known) load("dialogs").then((module) => setKnown(module.DIALOGS), store.showError); }, [asked]);
-  return asked && known && html`<${known[asked.name]} key=${asked.name} ...${asked} />`;
+  const asked = store.dialog.value, known = useModule("dialogs", Boolean(asked));
+  return asked && known && html`<${known.DIALOGS[asked.name]} key=${asked.name} ...${asked} />`;
 }
 
 // Pending questions. The region is there before them, so that a screen reader reads them out.
 function Questions() {
-  const [known, setKnown] = useState(null), asked = store.questions.value;
-  useEffect(() => { if (asked.length && !known) load("questions").then(setKnown, store.showError); }, [asked.length]);
+  const asked = store.questions.value, known = useModule("questions", asked.length > 0);
   return html`<div class="questions" role="region" aria-live="polite" aria-label=${store.stateWord("waiting")}>
     ${known && asked.map((question) => html`<${known.Card} key=${question.call_id} question=${question} />`)}</div>`;
 }

@@ -1,11 +1,11 @@
 // A tool call: one line that says what it does, folded; while it runs, its seconds and the end of its output.
-import { html, useEffect, useRef, useState } from "./html.js";
+import { Lazy, html, useEffect, useRef, useState } from "./html.js";
 import { Counts, Diff, changeOf } from "./diff.js";
 import { Icon } from "./icons.js";
 import { codeBox } from "./markdown.js";
 import { size } from "./sent.js";
 import * as store from "./store.js";
-import { clock, hasWord, seconds, subject, t, verb } from "./words.js";
+import { clock, hasWord, money, seconds, subject, t, verb } from "./words.js";
 
 const MAX_SHOWN = 20000, TAIL_LINES = 6;
 const ICONS = { edit_file: "pencil", write_file: "pencil", read_file: "file", read_image: "file", shell: "terminal", grep: "search", glob: "search", list_dir: "list", fetch: "globe", todo_write: "list", tool_search: "search" };
@@ -15,44 +15,36 @@ export const iconOf = (tool) => ICONS[tool] || "tool";
 export const isSettled = (item) => item.state !== "running" && item.state !== "waiting";
 
 export function Call({ item, rev }) {
-  const [isOpen, setOpen] = useState(false), isRunning = item.state === "running";
-  const change = changeOf(item.tool, item.args, startOf(item)), todo = item.tool === "todo_write" && Array.isArray(item.args?.items) && item.args.items;
+  const [isOpen, setOpen] = useState(false), { task } = item, isRunning = item.state === "running" || (task && !task.ended && store.isOpen(store.view.value.run.value));
+  const used = task && [task.calls && t("calls", { n: task.calls }), money(task.cost)].filter(Boolean).join(" · ");
+  const change = changeOf(item), todo = item.tool === "todo_write" && Array.isArray(item.args?.items) && item.args.items;
   if (item.isHidden) return null;
   if (todo && item.state !== "failed") return html`<${Todo} items=${todo} item=${item} />`;
   return html`<details class="item call ${item.state}" id="call-${item.id}" onToggle=${(event) => setOpen(event.target.open)}>
     <summary><span class="mark" role="img" aria-label=${store.stateWord(item.state)}>${isRunning ? html`<i class="spinner"></i>` : html`<${Icon} name=${iconOf(item.tool)} />`}</span>
-      <span class="tool">${titleOf(item) || verb(item.tool, item)}</span> <span class="brief">${titleOf(item) ? "" : subject(item.args)}</span>
+      <span class="tool">${task?.agent || titleOf(item) || verb(item.tool, item)}</span> <span class="brief">${titleOf(item) ? "" : subject(item.args)}</span>
       ${change && item.state === "done" && html`<${Counts} change=${change} />`}
       ${item.isUndone && html`<span class="by">(${t("isUndone")})</span>`}
-      ${item.by && html`<span class="by">${answeredBy(item)}</span>`}${item.unasked && html`<span class="by">${causeOf(item.result)}</span>`}
-      <span class="time">${isRunning ? html`<${Clock} since=${item.start} />` : outcome(item)}</span></summary>
-    ${isOpen && html`<${Inside} item=${item} change=${change} rev=${rev} />`}
+      ${item.by && html`<span class="by">${answeredBy(item)}</span>`}${item.unasked && html`<span class="by">${causeOf(item.result)}</span>`}${task && isRunning && html`<span class="by">${doing(item)}</span>`}
+      <span class="time">${isRunning ? html`${used}<${Clock} since=${task?.started || item.start} before=${used && " · "} />` : [used, outcome(item)].filter(Boolean).join(" · ")}</span></summary>
+    ${isOpen && (task?.session_id ? html`<${Lazy} file="subagent" part="Steps" session=${task.session_id} rev=${rev} isAtWork=${isRunning} />` : html`<${Inside} item=${item} change=${change} rev=${rev} />`)}
   </details>
-  ${isRunning && store.isRunning(store.view.value.run.value) && html`<div class="live item"><pre aria-label=${t("output")}>${tail(item.progress)}</pre><button class="danger small" onClick=${store.stop}>${t("stop")}</button></div>`}
+  ${isRunning && !task && item.progress !== undefined && store.isRunning(store.view.value.run.value) && html`<div class="live item"><pre aria-label=${t("output")}>${tail(item.progress)}</pre><button class="danger small" onClick=${store.stop}>${t("stop")}</button></div>`}
   ${item.state === "failed" && item.command?.tail && !isOpen && html`<pre class="item tail">${tail(item.command.tail, 3)}</pre>`}
   ${item.files && html`<${Files} files=${item.files} />`}`;
 }
 
-// The line where an edit began: the edit's result shows the change with three lines around it.
-function startOf({ tool, args, result }) {
-  const [, first, rows] = tool === "edit_file" ? /^@@ -(\d+).*\n((?: .*\n)*)/m.exec(result ?? "") ?? [] : [];
-  if (!first || typeof args?.old_text !== "string") return undefined;
-  const old = args.old_text.split("\n"), now = String(args.new_text).split("\n");
-  let same = 0;
-  while (same < old.length && old[same] === now[same]) same++;
-  return Number(first) + rows.split("\n").length - 1 - same;
-}
-
 const answeredBy = ({ by, verdict, answeredAt }) => t(`answered${by === store.me.value.name ? "You" : "By"}_${verdict === "deny" ? "deny" : "allow"}`, { by, at: clock(answeredAt) });
 const titleOf = ({ title, state, unasked }) => (state === "denied" || unasked ? "" : state === "running" || state === "waiting" ? title : title?.replace(/[…?？]+$/, "")); // in the words of the tool
+const doing = ({ task, last }) => (task.state.startsWith("waiting") ? store.stateWord("waiting") : last ? `${verb(last.tool, { state: last.ended ? "done" : "running" })} ${subject(last.input)}` : task.last_tool); // of a subagent
 const causeOf = (result) => /^(?:Error: |错误信息：)(.+)$/m.exec(result ?? "")?.[1] ?? ""; // of a failed call, in one line
 const tail = (text, most = TAIL_LINES) => (text || "").trimEnd().split("\n").slice(-most).join("\n");
 
 // The seconds since a time, counted.
-export function Clock({ since }) {
+export function Clock({ since, before = "" }) {
   const [now, setNow] = useState(Date.now() / 1000);
   useEffect(() => { const timer = setInterval(() => setNow(Date.now() / 1000), 1000); return () => clearInterval(timer); }, []);
-  return now - since >= 1 ? html`<span aria-hidden="true">${seconds(Math.floor(now - since))}</span>` : null;
+  return now - since >= 1 ? html`<span aria-hidden="true">${before}${seconds(Math.floor(now - since))}</span>` : null;
 }
 
 // How a call ended, or its state; durations under a second are not shown.

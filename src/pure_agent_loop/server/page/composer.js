@@ -1,5 +1,5 @@
 // The message field: starts a run, or steers the running one. Files come by button, paste or drop.
-import { html, load, useEffect, useRef, useState } from "./html.js";
+import { html, useEffect, useModule, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Menu } from "./menu.js";
 import { draftOf, keep, returned, send } from "./outbox.js";
@@ -45,9 +45,7 @@ export function Composer() {
   const place = `${store.me.value.name} ${store.current.value}`;
   const [text, show] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
   const files = useRef(null), field = useRef(null), keys = useRef(null); // key handler of the suggestions
-  const [servers, setServers] = useState(null), hasServers = store.hasServers();
-  useEffect(() => { if (hasServers) load("servers").then(setServers, store.showError); }, [hasServers]);
-  const Suggestions = hasServers && servers?.Suggestions;
+  const hasServers = store.hasServers(), servers = useModule("servers", hasServers), Suggestions = hasServers && servers?.Suggestions;
   const run = store.view.value.run.value, isRunning = store.isRunning(run);
   const asked = store.questions.value.filter(store.mayAnswer), isDenying = asked.some((question) => !question.live);
   const mustWait = isRunning && !asked.length && store.me.value.engine;

@@ -3,7 +3,19 @@ import { html, useState } from "./html.js";
 import { t } from "./words.js";
 
 const MAX_CELLS = 250_000; // cells in the table of common lines; larger changes are shown as removed, then added
+const MAX_SHOWN = 300, MAX_LINE = 500, MAX_PAIRS = 20, LIKE = 0.4; // characters that a result shows of a line, that are compared; lines; share of equal characters
+const WORDS = /\p{sc=Han}|[\p{L}\p{N}_]+|\s+|./gu;
 const AROUND = 3; // unchanged lines kept before and after a change
+
+// Rows of a unified diff, without the lines that name the file.
+export function rowsOfDiff(diff) {
+  let old = 0, now = 0;
+  return diff.slice(diff.search(/^@@/m)).replace(/\n$/, "").split("\n").filter((line) => /^[-+@ ]/.test(line)).map((line) => {
+    const [, first, next] = /^@@ -(\d+).* \+(\d+)/.exec(line) ?? [], sign = line[0];
+    if (first) { old = Number(first); now = Number(next); return ["@", line]; }
+    return [sign, line.slice(1), sign === "-" ? old++ : (old += sign === " " ? 1 : 0, now++)];
+  });
+}
 
 // Rows of a change: sign (" ", "-", "+", or "@" for the head of a hunk), text, and line number. The first line has the number `start`;
 // if `start` is unknown there are no numbers.
@@ -60,14 +72,50 @@ function middle(old, now) {
   return rows;
 }
 
-// The change that a call makes: rows, and how many lines come and go; null if it is not an edit.
-export function changeOf(tool, args, start) {
+// The change that a call makes: rows, and how many lines come and go; null if it is not an edit. A question has the texts `around`
+// the change and its `line`; a result has its rows, unless they are too many or too long.
+export function changeOf({ tool, args, line, around = [], result }) {
   if (!args || typeof args !== "object") return null;
   const isEdit = typeof args.old_text === "string" && typeof args.new_text === "string";
   if (!isEdit && !(tool === "write_file" && typeof args.content === "string")) return null;
-  const rows = isEdit ? rowsOf(args.old_text, args.new_text, start) : args.content.replace(/\n$/, "").split("\n").map((line, at) => ["+", line, at + 1]);
+  const hunk = isEdit && /^@@ -\d+,(\d+) \+\d+,(\d+) @@\n[^]*/m.exec(result ?? ""), done = hunk ? rowsOfDiff(hunk[0]) : [], [above = "", below = ""] = around;
+  const isWhole = hunk && ["+", "-"].every((sign, at) => done.filter((row) => row[0] !== sign).length - 1 === Number(hunk[at + 1])) && done.every(([, text]) => text.length < MAX_SHOWN);
+  const rows = isWhole ? done : isEdit ? rowsOf(above + args.old_text + below, above + args.new_text + below, hunk ? startOf(args, done) : line && line - above.split("\n").length + 1) : args.content.replace(/\n$/, "").split("\n").map((line, at) => ["+", line, at + 1]);
   const count = (wanted) => rows.filter(([sign]) => sign === wanted).length;
   return { rows, isEdit, added: count("+"), removed: count("-") };
+}
+
+// The line where an edit began, by the rows around it.
+function startOf({ old_text: before, new_text: after }, rows) {
+  const old = before.split("\n"), now = after.split("\n");
+  let same = 0;
+  while (same < old.length && old[same] === now[same]) same++;
+  return rows.find(([sign]) => "+-".includes(sign))[2] - same;
+}
+
+// Marks the words that differ where a removed line is like an added one: rows with pairs of a text and whether it is marked.
+function marked(rows) {
+  const out = rows.map((row) => row.slice());
+  for (let at = 0; at < rows.length; at++) {
+    if (rows[at][0] !== "-") continue;
+    let middleOf = at, end;
+    while (rows[middleOf]?.[0] === "-") middleOf++;
+    for (end = middleOf; rows[end]?.[0] === "+";) end++;
+    for (let from = middleOf; at < middleOf; at++) {
+      let best = null;
+      for (let other = from; other < Math.min(end, from + MAX_PAIRS); other++) {
+        const words = middle(...[at, other].map((index) => rows[index][1].slice(0, MAX_LINE).match(WORDS) ?? []));
+        const length = (kinds) => words.filter(([sign]) => kinds.includes(sign)).reduce((sum, [, word]) => sum + word.trim().length, 0);
+        const likeness = length(" ") / Math.max(length(" -"), length(" +"), 1);
+        if (likeness >= (best?.likeness ?? LIKE)) best = { likeness, other, words };
+      }
+      if (!best) continue;
+      from = best.other + 1;
+      for (const index of [at, best.other]) out[index][3] = [...best.words.filter(([sign]) => [" ", rows[index][0]].includes(sign)).map(([sign, word]) => [word, sign !== " "]), [rows[index][1].slice(MAX_LINE)]];
+    }
+    at = end - 1;
+  }
+  return out;
 }
 
 export const Counts = ({ change }) => html`<span class="counts"><span class="added">+${change.added}</span>${change.isEdit && html` <span class="removed">−${change.removed}</span>`}</span>`;
@@ -78,9 +126,9 @@ export const MAX_ROWS = 200; // of a change, drawn at first
 
 export function Diff({ change }) {
   const [isWhole, setWhole] = useState(false);
-  const rows = isWhole ? change.rows : change.rows.slice(0, MAX_ROWS), hidden = change.rows.length - rows.length;
+  const rows = marked(isWhole ? change.rows : change.rows.slice(0, MAX_ROWS)), hidden = change.rows.length - rows.length;
   const digits = Math.max(...change.rows.map((row) => String(row[2] ?? "").length));
-  return html`<div class="diff"><pre tabindex="0" aria-label="diff"><code>${rows.map(([sign, line, number], at) => (sign === "@" ? html`<span key=${at} class="hunk">${line}\n</span>`
-    : html`<span key=${at} class="row ${KINDS[sign]}">${digits > 0 && html`<span class="number">${String(number).padStart(digits)} </span>`}${sign}${line || " "}\n</span>`))}</code></pre>
+  return html`<div class="diff"><pre tabindex="0" aria-label="diff"><code>${rows.map(([sign, line, number, words], at) => (sign === "@" ? html`<span key=${at} class="hunk">${line}\n</span>`
+    : html`<span key=${at} class="row ${KINDS[sign]}">${digits > 0 && html`<span class="number">${String(number).padStart(digits)} </span>`}${sign}${words ? words.map(([word, isMarked]) => (isMarked ? html`<mark>${word}</mark>` : word)) : line || " "}\n</span>`))}</code></pre>
     ${hidden > 0 && html`<button class="link" onClick=${() => setWhole(true)}>${t("moreRows", { n: hidden })}</button>`}</div>`;
 }

@@ -5,7 +5,7 @@ import { Sent, withFiles, withoutFiles } from "./sent.js";
 import { giveBack, outbox, send, waitingIn } from "./outbox.js";
 import * as store from "./store.js";
 import { connection } from "./wire.js";
-import { hasWord, inLanguage, seconds, t } from "./words.js";
+import { hasWord, inLanguage, money, seconds, t } from "./words.js";
 import { Call, Calls, Clock, isSettled } from "./call.js";
 import { Icon } from "./icons.js";
 
@@ -116,7 +116,7 @@ function grouped(items) {
   return out;
 }
 
-function Item({ item }) {
+export function Item({ item }) {
   const rev = item.rev.value; // redraw only this item when it changes
   if (item.kind === "user") return html`<${UserMessage} item=${item} rev=${rev} />`;
   if (item.kind === "answer") return html`<h3 class="heard">${agentName()}</h3><article class="item answer ${item.final ? "" : "open"}" aria-label=${agentName()}><${Markdown} text=${item.text} />${item.isLast && html`<${Actions} item=${item} />`}</article>`;
@@ -225,7 +225,7 @@ function End({ item }) {
   if (item.waited >= 1) parts.push(t("waited", { time: seconds(item.waited) }));
   if (item.steps) parts.push(t("steps", { n: item.steps }));
   if (item.tokens) parts.push(t("tokens", { n: item.tokens.toLocaleString() }));
-  if (item.cost) parts.push(`$${item.cost.toFixed(4)}`);
+  if (item.cost) parts.push(money(item.cost));
   const isFine = item.state === "completed", name = `end_${item.state}`, why = item.why && !["error", item.state].includes(item.why) ? ` (${item.why})` : "";
   return html`<p class="item end ${isFine ? "" : item.state === "cancelled" ? "bad quiet" : "bad"}">${!isFine && html`<strong>${hasWord(name) ? t(name) : item.state}${why}</strong> · `}${parts.join(" · ")}</p>`;
 }

@@ -157,13 +157,13 @@ export function codeBox(text, language, label = language) {
   return box;
 }
 
-const NAMES = { py: "python", js: "javascript", jsx: "javascript", mjs: "javascript", ts: "typescript", sh: "bash", shell: "bash", zsh: "bash", console: "bash", html: "xml", svg: "xml", yml: "yaml", golang: "go", rs: "rust", patch: "diff" };
-const KNOWN = new Set(["python", "javascript", "typescript", "bash", "json", "diff", "css", "xml", "sql", "yaml", "go", "rust"]);
+const NAMES = { py: "python", js: "typescript", jsx: "typescript", mjs: "typescript", javascript: "typescript", ts: "typescript", sh: "bash", shell: "bash", zsh: "bash", console: "bash", html: "xml", svg: "xml", yml: "yaml", golang: "go", rs: "rust", patch: "diff" };
+const KNOWN = new Set(["python", "typescript", "bash", "json", "diff", "css", "xml", "sql", "yaml", "go", "rust"]);
 const loaded = new Map();
 
 function grammar(name) {
   if (!loaded.has(name)) {
-    loaded.set(name, Promise.all([import("./vendor/highlight/core.js"), import(`./vendor/highlight/${name}.js`)]).then(([core, language]) => {
+    loaded.set(name, Promise.all([import("./vendor/highlight/core.js"), import(name === "css" ? "./css.js" : `./vendor/highlight/${name}.js`)]).then(([core, language]) => {
       core.default.registerLanguage(name, language.default);
       return core.default;
     }));

@@ -89,7 +89,7 @@ export function Card({ question, where = "said" }) {
       <input id=${field} value=${text} onInput=${(event) => setText(event.target.value)} />
       <p class="choices"><button class="primary">${t("reply")}</button> <button type="button" onClick=${answer("deny")}>${t("deny")}</button></p></form>`;
   }
-  const change = changeOf(question.tool, args, question.line), isCommand = typeof args.command === "string";
+  const change = changeOf({ ...question, args, around: reveal(question.around) }), isCommand = typeof args.command === "string";
   const named = verb(question.tool), short = isCommand || (named === question.tool && !change); // the box below says the rest
   const what = question.title || t("askEdit", { what: `${named} ${isCommand ? args.command.split("\n")[0] : subject(args)}` }); // heard
   const title = question.title || (short ? t(isCommand ? "askCommand" : "askTool", { tool: question.tool }) : `${named} ${subject(args)}`);

@@ -2,6 +2,7 @@
 import * as store from "./store.js";
 import { isEdit } from "./view.js";
 import { api, here, oneAtATime, sessionAt } from "./wire.js";
+import { verb } from "./words.js";
 
 // Items for entries of a session's records, before what is shown.
 export function showEntries(view, entries, session) {
@@ -33,6 +34,17 @@ export function showEntries(view, entries, session) {
   }
   view.fresh.forEach((item, at) => { if (item.kind === "answer" && ["end", "user", undefined].includes(view.fresh[at + 1]?.kind)) item.isLast = true; });
   view.fresh.push(...later);
+  view.take([]);
+  if ([...calls.values()].some(({ tool }) => verb(tool) === tool)) showTasks(view, session).catch(() => {});
+}
+
+// The tasks of subagents, at the calls that began them.
+async function showTasks(view, session) {
+  const { tasks } = await api("GET", `/api/tasks?limit=500&session=${encodeURIComponent(session)}`);
+  for (const task of tasks) {
+    const item = view.calls.get(task.call_id);
+    if (item && !item.task) { item.task = { ...task, session_id: task.own_session }; view.changed(item); }
+  }
   view.take([]);
 }
 

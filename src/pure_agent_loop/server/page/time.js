@@ -1,7 +1,7 @@
 // The steps of a conversation on one line. Moving along it shows the conversation and the files as they were at
 // the end of a step; nothing is changed until the person continues from there.
 import { html, useEffect, useRef, useState } from "./html.js";
-import { Counts, Diff } from "./diff.js";
+import { Counts, Diff, rowsOfDiff } from "./diff.js";
 import * as history from "./history.js";
 import { parsed } from "./records.js";
 import * as store from "./store.js";
@@ -69,14 +69,11 @@ function Past({ at, session }) {
   return html`<div class="past" aria-busy=${!isKnown}>
     ${isKnown && (changes.length ? html`<p class="dim">${t("filesSince")}</p>` : html`<p class="dim">${t(files.known ? "filesSame" : "filesUnknown")}</p>`)}
     ${changes.map((change) => html`<details key=${`${at.step} ${change.path}`}><summary><code>${change.path}</code> ${change.is_binary ? t("notText") : html`<${Counts} change=${{ ...change, isEdit: true }} />`}</summary>
-      ${change.diff && html`<${Diff} change=${{ rows: rowsOf(change.diff) }} />`}</details>`)}
+      ${change.diff && html`<${Diff} change=${{ rows: rowsOfDiff(change.diff) }} />`}</details>`)}
     <p><button class="primary" disabled=${!isKnown} onClick=${() => history.fork(at.step, isWith && changes.length > 0)}>${t("continueHere")}</button>
       ${changes.length > 0 && html` <label><input type="checkbox" checked=${isWith} onChange=${(event) => setWith(event.target.checked)} /> ${t("withFiles")}</label>`}
       <button onClick=${() => { store.past.value = null; }}>${t("backToNow")}</button></p></div>`;
 }
-
-// Rows of a unified diff, without the lines that name the file.
-const rowsOf = (diff) => diff.trimEnd().split("\n").filter((line) => !/^(---|\+\+\+|old mode|new mode) /.test(line)).map((line) => (line[0] === "@" ? ["@", line] : [line[0] || " ", line.slice(1)]));
 
 // One entry a step: what was done last in it, and how many messages came later, and which step of its run it is.
 function stepsOf(entries) {

@@ -1,7 +1,7 @@
 // Timeline of a run: a row for the model, rows for concurrent calls, a mark per step.
 import { html, useState } from "./html.js";
 import * as store from "./store.js";
-import { cacheWords, seconds, t, usedWords } from "./words.js";
+import { cacheWords, money, seconds, t, usedWords } from "./words.js";
 
 const MAX_FRAMES = 60; // frames to wait until folded calls are drawn
 const WAIT = 0.1; // width of a longer wait, as a share of the work
@@ -32,7 +32,7 @@ export function Timeline() {
     };
     reveal(MAX_FRAMES);
   };
-  return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")} <span class="dim">${seconds(length)} · ${t("tokens", { n: (run.tokens || run.marks?.at(-1)?.tokens || 0).toLocaleString() })}${run.usage?.cached_tokens ? ` · ${t("cachedShare", { n: Math.round((100 * run.usage.cached_tokens) / run.usage.prompt_tokens) })}` : ""}${run.cost ? ` · $${run.cost.toFixed(4)}` : ""}</span>
+  return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")} <span class="dim">${seconds(length)} · ${t("tokens", { n: (run.tokens || run.marks?.at(-1)?.tokens || 0).toLocaleString() })}${run.usage?.cached_tokens ? ` · ${t("cachedShare", { n: Math.round((100 * run.usage.cached_tokens) / run.usage.prompt_tokens) })}` : ""}${run.cost ? ` · ${money(run.cost)}` : ""}</span>
       <span class="grow"></span><button class="icon" aria-label="−" onClick=${() => setZoom(Math.max(1, zoom / 2))}>−</button><button class="icon" aria-label="+" onClick=${() => setZoom(Math.min(16, zoom * 2))}>+</button></h2>
     <div class="scroll" tabindex="0" role="group" aria-label=${t("timeline")}><svg width=${width} height=${height} role="group" aria-label=${t("timeline")}>
       <text x="4" y=${ROW - 6}>${t("model")}</text><text x="4" y=${2 * ROW - 6}>${t("tool")}</text>

@@ -41,6 +41,12 @@ export class View {
 
   changed(item) { this.due.add(item); }
 
+  update(callId, fields) {
+    const item = this.calls.get(callId);
+    if (item) this.changed(Object.assign(item, fields));
+    return item;
+  }
+
   // Apply events and redraw once.
   take(events) {
     for (const event of events) this.apply(event);
@@ -53,10 +59,9 @@ export class View {
   }
 
   apply(event) {
-    const handler = this[`on_${event.type}`];
     const run = this.runs.find((other) => other.id === event.run);
     if (run) run.updated = event.timestamp;
-    if (handler) handler.call(this, event.data, event, run);
+    this[`on_${event.type}`]?.(event.data, event, run);
   }
 
   on_run_start(data, event, known) {
@@ -83,10 +88,9 @@ export class View {
 
   // Waiting for a person is not working.
   endWaiting(run, event) {
-    if (run.waitsSince) {
-      run.waited = (run.waited || 0) + event.timestamp - run.waitsSince;
-      run.waits = [...(run.waits || []), [run.waitsSince, event.timestamp]];
-    }
+    if (!run.waitsSince) return;
+    run.waited = (run.waited || 0) + event.timestamp - run.waitsSince;
+    run.waits = [...(run.waits || []), [run.waitsSince, event.timestamp]];
     run.waitsSince = 0;
   }
 
@@ -130,8 +134,7 @@ export class View {
   }
 
   endModel(run, event) {
-    const last = run?.model;
-    if (last && !last.end) last.end = event.timestamp;
+    if (run?.model && !run.model.end) run.model.end = event.timestamp;
   }
 
   on_loop_start(data, event, run) { if (run) run.modelFrom = event.timestamp; }
@@ -205,6 +208,9 @@ export class View {
     this.take([]);
   }
 
+  // What a subagent does for a call, and the call that it made last.
+  on_task({ task, part }) { this.update(task.call_id, { task, ...(part?.tool && { last: part }) }); }
+
   on_progress(data, event) {
     const item = this.calls.get(data.call_id);
     if (item?.state === "waiting" && item.verdict) Object.assign(item, { state: "running", progress: "", start: event.timestamp }); // it may be tried once more after the answer
@@ -215,23 +221,13 @@ export class View {
   on_permission(data, event, run) {
     if (data.behavior === "ask") {
       this.endModel(run, event);
-      const item = this.call(data, event);
-      Object.assign(item, { state: "waiting", title: data.title });
-      this.changed(item);
-    } else if (data.behavior === "deny") {
-      const item = this.calls.get(data.call_id);
-      if (!item) { this.add("note", { text: "deniedCall", about: { tool: data.tool } }); return; }
-      item.verdict = "deny";
-      this.changed(item);
-    }
+      this.changed(Object.assign(this.call(data, event), { state: "waiting", title: data.title }));
+    } else if (data.behavior === "deny" && !this.update(data.call_id, { verdict: "deny" })) this.add("note", { text: "deniedCall", about: { tool: data.tool } });
   }
 
   on_answered(data, event) {
-    const item = this.calls.get(data.call_id);
-    if (!item) return;
-    Object.assign(item, { verdict: data.behavior, by: data.by, said: data.message, answeredAt: event.timestamp });
-    if (data.behavior === "deny") { item.state = "denied"; this.sayDenied(item); }
-    this.changed(item);
+    const item = this.update(data.call_id, { verdict: data.behavior, by: data.by, said: data.message, answeredAt: event.timestamp });
+    if (item && data.behavior === "deny") { item.state = "denied"; this.sayDenied(item); }
   }
 
   // The words of a denial are a message; one message may deny several calls.

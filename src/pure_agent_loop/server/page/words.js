@@ -226,8 +226,10 @@ export function verb(tool, { state, command } = {}) {
 
 export const seconds = (number) => (number < 10 && !Number.isInteger(number) ? `${number.toFixed(1)} s` : number < 90 ? `${Math.round(number)} s` : `${Math.round(number / 60)} min`);
 
+export const money = (cost) => (cost ? `$${cost.toFixed(4)}` : "");
+
 // The arguments that identify a call best, in this order.
-const MAIN = ["command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name"];
+const MAIN = ["command", "pattern", "path", "file_path", "query", "url", "question", "prompt", "task", "name"];
 
 // What a call is about, on one line.
 export function subject(args) {
