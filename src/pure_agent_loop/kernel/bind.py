@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ToolExecutionError
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import AnyEvent, Event
 from pure_agent_loop.kernel.checks import check_deps
 from pure_agent_loop.kernel.journal import Journal
 from pure_agent_loop.kernel.kit import FIRST_BYTE, Background, Ends, Kit, KitAware, RunAware
@@ -19,7 +19,7 @@ from pure_agent_loop.kernel.request import result_chars
 from pure_agent_loop.kernel.rule_checks import check_listed
 from pure_agent_loop.kernel.run_tools import RunTools
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.base import BecomesReady, is_on_this_machine
+from pure_agent_loop.llm.base import BecomesReady, is_on_this_machine, model_of
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.secrets.redaction import secrets_of
 from pure_agent_loop.support.text import clean_text
@@ -51,15 +51,15 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
     return kit if compactor is None else kit.replace(compactor=compactor.with_kit(kit))
 
 
-async def notices_of_client(kit: Kit) -> Sequence[str]:
-    """Return the notices of a client that chooses its model at the first request."""
+async def notices_of_client(kit: Kit) -> Sequence[AnyEvent]:
+    """Return the notices of a client that chooses its model at the first request; they name the model."""
     client = as_protocol(kit.client, BecomesReady)
     if client is None:
         return ()
     notices = await client.become_ready()
     if notices and kit.redactor is not None:  # redact the secrets even before the first request
         kit.redactor.learn_clients(secrets_of(client))
-    return notices
+    return [Event.notice(0, text, model=model_of(client)) for text in notices]
 
 
 def background_of(kit: Kit) -> Background | None:

@@ -50,8 +50,9 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
             with Interrupt() as block:
                 block.on(kit.cancel_token)
                 block.on(kit.leave)
-                for notice in (*await notices_of_client(kit), *kit.start_notices):
-                    await kit.emit(Event.notice(0, notice))
+                notices = (Event.notice(0, text) for text in kit.start_notices)
+                for notice in (*await notices_of_client(kit), *notices):
+                    await kit.emit(notice)
                 check_price(kit)
                 if kit.deps is not None:
                     check_made(kit)

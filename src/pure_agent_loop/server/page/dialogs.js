@@ -15,6 +15,7 @@ addWords({
   keys_up: ["Edit your last message, from an empty field", "输入框为空时，编辑上一条消息"],
   keys_stop: ["Stop the run, close a dialog, deny a call", "停止运行、关闭对话框、拒绝调用"],
   keys_allow: ["Allow the call in focus", "允许选中的调用"],
+  keys_step: ["Look at the step before, at the step after", "查看上一步、下一步"],
   keys_keys: ["This list", "本列表"],
 });
 
@@ -62,7 +63,7 @@ function Settings() {
 }
 
 function Keys() {
-  const rows = [["Ctrl K", "palette"], ["Enter", "send"], ["Shift Enter", "line"], ["↑", "up"], ["Esc", "stop"], ["Enter", "allow"], ["?", "keys"]];
+  const rows = [["Ctrl K", "palette"], ["Enter", "send"], ["Shift Enter", "line"], ["↑", "up"], ["Esc", "stop"], ["Enter", "allow"], ["[ ]", "step"], ["?", "keys"]];
   return html`<${Dialog} label=${t("keys")}><form method="dialog"><h2>${t("keys")}</h2>
     <dl class="keys">${rows.map(([key, name]) => html`<div key=${name}><dt>${key.split(" ").map((each) => html`<kbd>${each}</kbd> `)}</dt><dd>${t(`keys_${name}`)}</dd></div>`)}</dl>
     <p class="choices"><span class="grow"></span><button class="primary">${t("close")}</button></p></form><//>`;

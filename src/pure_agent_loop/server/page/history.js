@@ -46,12 +46,12 @@ function tellKept(report) {
 export const undo = guarded(async () => {
   try {
     const report = await wire.ask("undo", { session: current.value }), files = [...report.restored, ...report.removed];
-    loadChanges();
     if (!tellKept(report)) note.value = files.length ? t("undone", { files: files.join(", ") }) : t("nothingToUndo");
-  } catch (error) {
+  } catch (error) { // undone elsewhere
     if (error.problem?.type !== "urn:pure-agent-loop:nothing-to-undo") throw error;
     note.value = t("nothingToUndo");
   }
+  loadChanges();
 });
 
 // Media of a message that is sent again, as `data:` URLs.

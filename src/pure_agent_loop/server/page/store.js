@@ -210,14 +210,15 @@ export const open = guarded(async (session, isReset = false) => {
   loadChanges();
 });
 
-// Which edits were undone.
+// What the conversation has changed in files, and which edits were undone.
 export const loadChanges = oneAtATime(async () => {
   const session = current.value, shown = view.value;
-  if (!session || !canUndo() || !shown.items.value.some(isEdit)) return;
+  if (!session || !agents.value.some((each) => each.can_undo)) return;
   const { changes } = await api("GET", `${sessionAt(session)}/changes`);
-  (await import("./records.js")).showChanges(shown, changes);
+  shown.canUndo.value = changes.some((step) => !step.is_undone);
+  if (shown.items.value.some(isEdit)) (await import("./records.js")).showChanges(shown, changes);
 });
-export const canUndo = () => Boolean((agents.value.find((each) => each.name === view.value.run.value?.agent) ?? agents.value[0])?.can_undo);
+export const canUndo = () => view.value.canUndo.value;
 
 export async function entriesOf(session) {
   const entries = [];

@@ -24,6 +24,7 @@ export class View {
     this.notices = new Set();
     this.plans = new Map(); // the first plan of each run
     this.steered = []; // messages that a run has taken, and the model has not read yet
+    this.canUndo = signal(false); // the conversation has changed files
     this.versions = signal([]); // messages with several versions: their entry's number, the version shown, and the session of each
     this.next = undefined; // number of the next message's entry, if known
     this.earlier = 0; // number of entries before those that are shown
@@ -245,6 +246,7 @@ export class View {
   on_notice(data, event, run) {
     const read = this.steered.findIndex((other) => other.run === event.run && isRead(other.text, data));
     if (read >= 0) { this.add("user", this.steered.splice(read, 1)[0]); return; }
+    if (data.model && run && data.model !== run.modelName) { run.modelName = data.model; this.run.value = { ...run }; }
     const isModel = event?.step === 0 && run?.modelName && data.message?.includes(run.modelName); // in the head of the page
     if (!data.message || isModel || this.notices.has(data.message)) return; // show each notice once
     this.notices.add(data.message);
