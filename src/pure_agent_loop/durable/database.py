@@ -614,10 +614,10 @@ class EventWriter:
 
     def add(self, event: AnyEvent) -> None:
         """Buffer an event; it is written soon."""
-        if event.type is EventType.TOOL_CALL_DELTA or (
-            event.type is EventType.PART and not _announces(event)
-        ):
+        kept = _without_text(event) if event.type is EventType.PART else event
+        if kept is None or event.type is EventType.TOOL_CALL_DELTA:
             return
+        event = kept
         if not self._join(event):
             self._buffer.append(event)
         self._clock.note(self)
@@ -692,10 +692,12 @@ def _difference(old: str, new: str) -> tuple[int, int, str]:
     return start, end, new[start : len(new) - end]
 
 
-def _announces(event: AnyEvent) -> bool:
-    """Return True for an event about a new call: viewers show a call before it is allowed or denied."""
+def _without_text(event: AnyEvent) -> AnyEvent | None:
+    """Return the event of a part if viewers need it: a call before it is allowed, or how long thinking took."""
     part: dict[str, Any] = event.data["part"]
-    return bool(part.get("type") == "tool" and part.get("state") == "pending")
+    if part.get("type") == "reasoning" and part.get("ended"):
+        return replace(event, data={"part": {**part, "output": ""}})  # another event has the text
+    return event if part.get("type") == "tool" and part.get("state") == "pending" else None
 
 
 def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:

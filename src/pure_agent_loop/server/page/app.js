@@ -68,7 +68,7 @@ export function App() {
 // The title of the open conversation; a click renames it.
 function Title({ session, title }) {
   const [isEditing, setEditing] = useState(false);
-  if (!isEditing) return html`<button class="title" title=${`${title}: ${t("rename")}`} onClick=${() => setEditing(true)}>${title}</button>`;
+  if (!isEditing) return html`<button class="title" title=${`${title}: ${t("rename")}`} onClick=${() => setEditing(true)}><span>${title}</span></button>`;
   const save = (event) => {
     const name = event.target.value.trim();
     setEditing(false);

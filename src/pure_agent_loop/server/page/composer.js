@@ -1,5 +1,5 @@
 // The message field: starts a run, or steers the running one. Files come by button, paste or drop.
-import { html, useEffect, useModule, useRef, useState } from "./html.js";
+import { Lazy, html, useEffect, useModule, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Menu } from "./menu.js";
 import { draftOf, keep, returned, send } from "./outbox.js";
@@ -107,6 +107,7 @@ export function Composer() {
   const pasted = (event) => { const pastedFiles = [...(event.clipboardData?.files || [])]; if (pastedFiles.length) { event.preventDefault(); add(pastedFiles); } };
   const name = store.agent.value;
   return html`<form class="composer" onSubmit=${submit}>
+    ${store.past.value && text.trim() && html`<${Lazy} file="time" part="Warning" at=${store.past.value} />`}
     ${media.length > 0 && html`<ul class="media">${media.map((item, index) => html`<li key=${index}>${isPicture(item) ? html`<img src=${item.url} alt=${item.name} />` : html`<span class="file">${item.name}</span>`}
       <button type="button" class="icon" aria-label="${t("remove")}: ${item.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}><${Icon} name="close" /></button></li>`)}</ul>`}
     <label class="heard" for="message">${t("message")}</label>

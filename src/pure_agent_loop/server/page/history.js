@@ -1,5 +1,6 @@
 // Actions on a conversation as a whole: edit a message, ask again, fork, undo.
-import { chosen, current, entriesOf, guarded, loadChanges, loadSessions, note, open, view, wire } from "./store.js";
+import { draftOf, keep } from "./outbox.js";
+import { chosen, current, entriesOf, guarded, loadChanges, loadSessions, me, note, open, view, wire } from "./store.js";
 import { freshKey } from "./wire.js";
 import { t } from "./words.js";
 
@@ -30,7 +31,9 @@ export const forkAfter = guarded(async (item) => {
 
 export const fork = guarded(async (step, files) => {
   const options = { ...(step && { step }), ...(files && { files }) };
-  const forked = await wire.ask("fork", { session: current.value, ...options });
+  const forked = await wire.ask("fork", { session: current.value, ...options }), [from, to] = [current.value, forked.session].map((session) => `${me.value.name} ${session}`);
+  keep(to, draftOf(from)); // what was written goes along
+  keep(from, "");
   await loadSessions();
   await open(forked.session);
   tellKept(forked.files);

@@ -4,11 +4,11 @@ import { Code } from "./call.js";
 import { Menu } from "./menu.js";
 import * as store from "./store.js";
 import { api, sessionAt } from "./wire.js";
-import { addWords, cacheWords, hasWord, language, seconds, t, usedWords } from "./words.js";
+import { addWords, ago, cacheWords, clock, hasWord, language, seconds, t, usedWords } from "./words.js";
 
 addWords({ // words for these views, and for the states of runs that a schedule started
   failedToday: ["failed today", "今天失败"],
-  ofWindow: ["{n} % of {all}", "占 {all} 的 {n}%"],
+  ofWindow: ["{n}% of {all}", "占 {all} 的 {n}%"],
   pause: ["Pause", "暂停"],
   resume: ["Resume", "恢复"],
   requestsOf: ["{n} sent", "已发送 {n} 个"],
@@ -132,14 +132,14 @@ export function Fleet() {
   const state = (name) => html`<span class="badge ${name}">${hasWord(`state_${name}`) ? t(`state_${name}`) : name}</span>`, count = (...names) => names.reduce((sum, name) => sum + (fleet.states[name] || 0), 0);
   const today = new Date().setHours(0, 0, 0, 0) / 1000, gone = fleet.workers.filter((worker) => !worker.alive), failed = fleet.runs.filter((run) => ["failed", "killed"].includes(run.state) && run.updated >= today);
   const tiles = [[t("running"), count("running", "pending")], [t("waitingPeople"), count("waiting_permission", "waiting_tool")], [t("failedToday"), failed.length], [[t("workers"), ...(gone.length ? [t("nGone", { n: gone.length })] : [])].join(" · "), fleet.workers.length - gone.length], ...(fleet.cost_today > 0 ? [[t("costToday"), `$${fleet.cost_today.toFixed(2)}`]] : [])];
-  const began = (time) => new Date(time * 1000)[time >= today ? "toLocaleTimeString" : "toLocaleString"]([], { ...(time < today && { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit" });
+  const began = (time) => html`<time title=${clock(time)}>${ago(time)}</time>`;
   const title = (run) => html`<button class="link" title=${run.task} onClick=${() => store.open(run.session)}>${run.task || t("untitled")}</button>`;
   return html`<section class="panel fleet" aria-label=${t("operate")}>
     <ul class="tiles">${tiles.map(([name, number]) => html`<li key=${name}><strong>${number}</strong><span class="dim">${name}</span></li>`)}</ul>
     ${table(t("runs"), [t("state"), t("task"), t("agent"), t("started"), t("lasted"), t("worker"), t("handovers")], fleet.runs.slice(0, 50).map((run) => [html`${state(run.state)}${run.error && html` <span class="dim why" title=${run.error}>${run.error}</span>`}`, title(run), run.agent, began(run.created), seconds(Math.round(run.updated - run.created)), run.worker, run.handovers || ""]))}
-    ${table(t("workers"), [t("worker"), t("host"), t("running"), t("lastSeen")], fleet.workers.map((worker) => [worker.name, worker.host, worker.runs, worker.alive ? worker.seen && began(worker.seen) : html`<span class="badge failed">${worker.seen ? t("goneSince", { at: began(worker.seen) }) : t("gone")}</span>`]))}
+    ${table(t("workers"), [t("worker"), t("host"), t("running"), t("lastSeen")], fleet.workers.map((worker) => [worker.name, worker.host, worker.runs, worker.alive ? worker.seen && began(worker.seen) : html`<span class="badge failed">${worker.seen ? t("goneSince", { at: clock(worker.seen) }) : t("gone")}</span>`]))}
     ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((queue) => [queue.name, queue.agents.join(", "), queue.pending || "", queue.running || ""]))}
-    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next"), t("last"), ""], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, schedule.cron ? `${schedule.cron} (${schedule.timezone})` : seconds(schedule.every), schedule.next ? new Date(schedule.next * 1000).toLocaleString() : t("paused"), schedule.last_state && html`<span title=${schedule.last_detail}>${state(schedule.last_state)} ${new Date(schedule.last * 1000).toLocaleString()}</span>`, html`<${ScheduleMenu} schedule=${schedule} />`]), t("noSchedules"))}
+    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next"), t("last"), ""], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, schedule.cron ? `${schedule.cron} (${schedule.timezone})` : seconds(schedule.every), schedule.next ? clock(schedule.next) : t("paused"), schedule.last_state && html`<span title=${schedule.last_detail}>${state(schedule.last_state)} ${began(schedule.last)}</span>`, html`<${ScheduleMenu} schedule=${schedule} />`]), t("noSchedules"))}
     <${NewSchedule} />
   </section>`;
 }

@@ -6,6 +6,8 @@ import { Icon } from "./icons.js";
 import * as store from "./store.js";
 import { clock, hasWord, seconds, subject, t, verb } from "./words.js";
 
+const MAX_TITLE = 48; // characters of what is asked about
+
 // Asks for permission to show notifications, if the browser has no decision yet.
 export function Notify() {
   const [allowed, setAllowed] = useState(globalThis.Notification?.permission);
@@ -23,6 +25,13 @@ function reveal(value) {
   if (Array.isArray(value)) return value.map(reveal);
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [reveal(name), reveal(item)]));
+}
+
+// A question on one line: `Run npm test?`; long ones end after a word.
+export function questionOf({ title, tool, args, live }) {
+  if (title || live) return title || t("askYou", { tool });
+  const named = verb(tool), about = subject(reveal(args)), cut = about.length > MAX_TITLE ? `${about.slice(0, MAX_TITLE).replace(/[^\S]+\S*$/, "")}…` : about;
+  return named === tool && !changeOf({ tool, args }) ? t("askTool", { tool }) : t("askEdit", { what: `${named} ${cut}` }); // the card has the rest
 }
 
 // What an answer may allow besides this call: the button's words, and the fields of the answer.
@@ -83,16 +92,13 @@ export function Card({ question, where = "said" }) {
   const field = `${where}-${question.session}-${question.call_id}`, args = reveal(question.args), may = store.mayAnswer(question);
   if (question.live) { // a running tool asks; otherwise a call waits for approval
     return html`<form class="card" onSubmit=${answer("allow", { message: text })}>
-      <header><${Icon} name="inbox" /><h2><span>${t("askYou", { tool: question.tool })}</span></h2>${where === "said" && html`<${Asked} question=${question} />`}</header>
+      <header><${Icon} name="inbox" /><h2>${questionOf(question)}</h2>${where === "said" && html`<${Asked} question=${question} />`}</header>
       <p class="plain">${reveal(question.args.question ?? question.reason)}</p>
       <label for=${field}>${t("answer")}</label>
       <input id=${field} value=${text} onInput=${(event) => setText(event.target.value)} />
       <p class="choices"><button class="primary">${t("reply")}</button> <button type="button" onClick=${answer("deny")}>${t("deny")}</button></p></form>`;
   }
-  const change = changeOf({ ...question, args, around: reveal(question.around) }), isCommand = typeof args.command === "string";
-  const named = verb(question.tool), short = isCommand || (named === question.tool && !change); // the box below says the rest
-  const what = question.title || t("askEdit", { what: `${named} ${isCommand ? args.command.split("\n")[0] : subject(args)}` }); // heard
-  const title = question.title || (short ? t(isCommand ? "askCommand" : "askTool", { tool: question.tool }) : `${named} ${subject(args)}`);
+  const change = changeOf({ ...question, args, around: reveal(question.around) }), isCommand = typeof args.command === "string", title = questionOf(question);
   const more = kindOf(question);
   const key = (event) => {
     if (event.target !== event.currentTarget || !may) return;
@@ -102,8 +108,8 @@ export function Card({ question, where = "said" }) {
   const details = html`<details onToggle=${(event) => setDetailed(event.target.open)}><summary class="dim">${t("details")}</summary>
     ${isDetailed && html`${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
       <${Code} text=${JSON.stringify(args, null, 2)} language="json" label=${question.tool} />`}</details>`;
-  return html`<div class="card" role="group" tabindex="0" aria-label=${what} onKeyDown=${key}>
-    <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${what}><span>${title}</span>${!question.title && !short && t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}${where === "said" && html`<${Asked} question=${question} />`}</header>
+  return html`<div class="card" role="group" tabindex="0" aria-label=${title} onKeyDown=${key}>
+    <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}>${title}</h2>${change && html`<${Counts} change=${change} />`}${where === "said" && html`<${Asked} question=${question} />`}</header>
     ${question.reason && html`<p class="dim why">${t("asksBecause", { why: question.reason })}</p>`}
     <${What} details=${details} undrawn=${Math.max(0, (change?.rows.length ?? 0) - MAX_ROWS)}>
       ${change ? html`<${Diff} change=${change} />` : isCommand ? html`<pre class="command" tabindex="0">${args.command}</pre>` : html`<${Facts} args=${args} />`}

@@ -7,11 +7,11 @@ import { verb } from "./words.js";
 // Items for entries of a session's records, before what is shown.
 export function showEntries(view, entries, session) {
   const later = view.items.value, calls = new Map(), add = (kind, fields) => view.add(kind, { run, final: true, ...fields });
-  let run = "";
+  let run = "", began = 0;
   view.fresh = [];
   for (const entry of entries) {
     const { text, time, step, call_id: callId, seconds } = entry;
-    if (entry.kind === "task") run = `entry ${entry.index}`;
+    if (entry.kind === "task") { run = `entry ${entry.index}`; began = time; }
     if (entry.kind === "task" || entry.kind === "user") add("user", { text, time, step, index: entry.index, isSteer: entry.kind === "user", media: sentOf(entry, session) });
     else if (entry.kind === "answer") add("answer", { text, time, step });
     else if (entry.kind === "thinking") { if (text) add("reasoning", { text, time, step, seconds }); }
@@ -25,7 +25,7 @@ export function showEntries(view, entries, session) {
     else if (entry.kind === "end") {
       const [why, error] = text.split(/: ([^]*)/), state = ["completed", "cancelled", "killed"].includes(why) ? why : "failed";
       if (error) add("error", { plain: error });
-      add("end", { state, why, ...entry.used, seconds: seconds ?? 0 });
+      add("end", { state, why, ...entry.used, seconds: seconds ?? (began && time - began - (entry.used.waited ?? 0)) });
     }
   }
   for (const [id, item] of calls) {

@@ -1,7 +1,7 @@
 // State and actions of the page: the user, the sessions, the open session.
 import { batch, effect, signal } from "./html.js";
 import { View, isEdit } from "./view.js";
-import { clock, subject, t, verb } from "./words.js";
+import { clock, t } from "./words.js";
 import { loadSessions, sessions } from "./list.js";
 import { deliver, deliverAll, forget, openOutbox, outbox, track, waitingIn } from "./outbox.js";
 import { Wire, api, connection, guarded, note, oneAtATime, problem, sessionAt, showError } from "./wire.js";
@@ -21,6 +21,7 @@ export const questions = signal([]);
 export const agent = signal("");
 export const model = signal(""); // chosen for the next message; empty for the agent's own
 export const waiting = signal([]); // all questions this person may answer
+const questionOf = signal(null); // a question on one line: of questions.js, which is loaded with the first
 export const toEdit = signal(null); // the item of a message that is to be edited
 export const sent = signal(0); // messages sent, so that the log shows the newest
 export const past = signal(null); // the step that the time line shows, or null
@@ -148,16 +149,17 @@ export const loadWaiting = oneAtATime(async () => {
   const found = (await api("GET", "/api/questions")).questions.filter((question) => !answered.has(callKey(question)));
   const known = new Set(waiting.value.map(callKey));
   if (JSON.stringify(found) === JSON.stringify(waiting.value)) return;
+  if (found.length) questionOf.value ||= (await import("./questions.js")).questionOf;
   waiting.value = found;
   const fresh = found.filter((question) => !known.has(callKey(question)));
   if (fresh.length && document.hidden && globalThis.Notification?.permission === "granted") {
-    new Notification(t("nWaiting", { n: found.length }), { body: fresh[0].title || `${verb(fresh[0].tool)} ${subject(fresh[0].args)}`, tag: "pal-waiting" });
+    new Notification(t("nWaiting", { n: found.length }), { body: questionOf.value(fresh[0]), tag: "pal-waiting" });
   }
 });
 
 export const infoOf = (session) => session && sessions.value.find((other) => other.id === session || other.versions.includes(session));
 export const titleOf = (session) => infoOf(session)?.title || view.value.run.value?.task || "";
-effect(() => { document.title = `${waiting.value.length ? `(${waiting.value.length}) ` : ""}${titleOf(current.value) || "pure-agent-loop"}`; });
+effect(() => { document.title = waiting.value.length ? `(${waiting.value.length}) ${questionOf.value(waiting.value[0])}` : titleOf(current.value) || "pure-agent-loop"; });
 
 export const isKnown = () => !queue.length && (!wire.watching || (wire.watching.isOn && wire.watching.after >= wire.watching.last)); // the view is up to date
 

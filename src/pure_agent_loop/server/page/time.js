@@ -1,19 +1,20 @@
 // The steps of a conversation on one line. Moving along it shows the conversation and the files as they were at
 // the end of a step; nothing is changed until the person continues from there.
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, signal, useEffect, useRef, useState } from "./html.js";
 import { Counts, Diff, rowsOfDiff } from "./diff.js";
 import * as history from "./history.js";
 import { parsed } from "./records.js";
 import * as store from "./store.js";
 import { isEdit } from "./view.js";
 import { api, oneAtATime, sessionAt } from "./wire.js";
-import { addWords, clock, subject, t, verb } from "./words.js";
+import { addWords, ago, subject, t, verb } from "./words.js";
 
 addWords({
   timeLine: ["Steps of this conversation", "此对话的步骤"],
   now: ["now", "现在"],
   backToNow: ["Back to now", "回到现在"],
   stepAt: ["step {n} of {all} · {what} · {time}", "第 {n} 步，共 {all} 步 · {what} · {time}"],
+  showingStep: ["Showing step {n}. Your message goes to the end of the conversation.", "正在显示第 {n} 步。消息会发送到对话末尾。"],
   continueHere: ["Continue from here", "从这里继续"],
   withFiles: ["and restore the files", "并恢复文件"],
   filesSince: ["What changed in the files since then", "此后文件的改动"],
@@ -22,6 +23,8 @@ addWords({
   notText: ["not text", "非文本"],
   answered: ["Answer", "回答"],
 });
+const withFiles = signal(true), hasFiles = signal(null); // whether to go on with the files of the step; whether they differ: null until that is known
+const Continue = ({ at, ...about }) => html`<button type="button" ...${about} disabled=${hasFiles.value === null} onClick=${() => history.fork(at.step, withFiles.value && hasFiles.value)}>${t("continueHere")}</button>`;
 const MAX_READ = store.TURNS; // entries that are read before anybody looks back
 
 export function Time() {
@@ -49,29 +52,34 @@ export function Time() {
   useEffect(() => { if (isDue.current && steps.length) { isDue.current = false; go(steps.length - 1); } }, [steps]);
   if (isRunning || (steps.length < 2 && !isLong)) return null;
   const want = () => setWanted(true);
-  const words = at ? t("stepAt", { n: at.index + 1, all: steps.length, what: at.what, time: clock(at.time) }) : t("now");
+  const words = at ? t("stepAt", { n: at.index + 1, all: steps.length, what: at.what, time: ago(at.time) }) : t("now");
   return html`<section class="steps" aria-label=${t("timeLine")}>
     <div class="step-line"><div class="dots" aria-hidden="true">${steps.map((step, index) => html`<i key=${step.step} class="${step.kind} ${at && index > at.index ? "later" : ""}"></i>`)}</div>
       <input type="range" min="0" max=${steps.length} value=${at ? at.index : steps.length} aria-label=${t("timeLine")} aria-valuetext=${words} title="[ ]" onPointerEnter=${want} onFocus=${want} onInput=${(event) => go(Number(event.target.value))} /></div>
     ${at && html`<p><strong>${words}</strong></p><${Past} key=${session} at=${at} session=${session} />`}</section>`;
 }
 
+// Over the message field: where a message goes that is written while the past is shown.
+export const Warning = ({ at }) => html`<p class="warning" role="status"><span>${t("showingStep", { n: at.index + 1 })}</span> <${Continue} at=${at} /></p>`;
+
 // The files of a step, and ways on from there.
 function Past({ at, session }) {
-  const [files, setFiles] = useState(null), [isWith, setWith] = useState(true), wanted = useRef(at), load = useRef(null);
+  const [files, setFiles] = useState(null), wanted = useRef(at), load = useRef(null);
   wanted.current = at;
   load.current ||= oneAtATime(async () => {
     const { step } = wanted.current;
     setFiles({ step, ...(await api("GET", `${sessionAt(session)}/time?step=${step}`)) });
   });
+  useEffect(() => { withFiles.value = true; }, []);
   useEffect(() => { load.current(); }, [at.step]);
   const isKnown = files?.step === at.step, changes = isKnown ? files.changes : [];
+  hasFiles.value = isKnown ? changes.length > 0 : null;
   return html`<div class="past" aria-busy=${!isKnown}>
     ${isKnown && (changes.length ? html`<p class="dim">${t("filesSince")}</p>` : html`<p class="dim">${t(files.known ? "filesSame" : "filesUnknown")}</p>`)}
     ${changes.map((change) => html`<details key=${`${at.step} ${change.path}`}><summary><code>${change.path}</code> ${change.is_binary ? t("notText") : html`<${Counts} change=${{ ...change, isEdit: true }} />`}</summary>
       ${change.diff && html`<${Diff} change=${{ rows: rowsOfDiff(change.diff) }} />`}</details>`)}
-    <p><button class="primary" disabled=${!isKnown} onClick=${() => history.fork(at.step, isWith && changes.length > 0)}>${t("continueHere")}</button>
-      ${changes.length > 0 && html` <label><input type="checkbox" checked=${isWith} onChange=${(event) => setWith(event.target.checked)} /> ${t("withFiles")}</label>`}
+    <p><${Continue} at=${at} class="primary" />
+      ${changes.length > 0 && html` <label><input type="checkbox" checked=${withFiles.value} onChange=${(event) => { withFiles.value = event.target.checked; }} /> ${t("withFiles")}</label>`}
       <button onClick=${() => { store.past.value = null; }}>${t("backToNow")}</button></p></div>`;
 }
 

@@ -129,7 +129,6 @@ const WORDS = {
   waitsFor: ["waiting {time}", "已等待 {time}"],
   quoted: ["“{text}”", "“{text}”"],
   asksBecause: ["Asks because of: {why}", "询问原因：{why}"],
-  askCommand: ["Run this command?", "运行此命令？"],
   askTool: ["Call {tool}?", "调用 {tool}？"],
   notYours: ["Waiting for someone who may approve.", "等待有审批权限的人。"],
   answeredBy_allow: ["{by} allowed this at {at}", "{by} 于 {at} 允许"],
@@ -241,7 +240,8 @@ export function subject(args) {
 }
 
 const said = (time, options) => new Date(time * 1000).toLocaleString(language.value === "zh" ? "zh-CN" : [], options);
-export const clock = (time) => said(time, { hour: "numeric", minute: "2-digit" });
+// The hour of a time; of another day, with the date.
+export const clock = (time) => said(time, { ...(new Date(time * 1000).toDateString() !== new Date().toDateString() && { month: "short", day: "numeric" }), hour: "numeric", minute: "2-digit" });
 
 // How long ago a time was, in words; a day ago and more, the date.
 export function ago(time) {
