@@ -25,6 +25,7 @@ from pure_agent_loop.server.people import hash_of
 from pure_agent_loop.server.serving import Serving, bind_socket, uvicorn_config
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.snapshots import WorkspaceSnapshots
+from pure_agent_loop.subagents import AgentDefinition, SubagentManager
 from pure_agent_loop.toolbox import TodoList
 
 given = json.loads(sys.argv[1])
@@ -129,6 +130,9 @@ edits = Tool(edit_file, root=str(folder / "work"), check=cannot_work)
 money = {"prices": {"*": Price(1000, 1000)}, **given["money"]} if "money" in given else {}
 
 
+SCOUT = AgentDefinition("scout", "Looks around.", "You look around.", ["add", "hold", "danger"])
+
+
 def agent(**more: Any) -> Agent:
     return Agent(
         "scripted",
@@ -157,6 +161,7 @@ def agent(**more: Any) -> Agent:
             ask=[] if "mode" in given else ["danger", "shell", "edit_file", "refund"]
         ),
         limits=LoopLimits(**money),
+        **({"subagents": SubagentManager([SCOUT])} if given.get("subagents") else {}),
         **more,
     )
 

@@ -241,7 +241,10 @@ def test_a_fork_and_a_renamed_session_have_titles(server):
         events_of(client, run["id"])
         fork = client.post(f"/api/sessions/{run['session']}/fork", json={}).json()["session"]
         again = client.post(f"/api/sessions/{fork}/fork", json={}).json()["session"]
-        assert titles_of(client)[fork] == titles_of(client)[again] == "hello titles (fork)"
+        assert [titles_of(client)[each] for each in (fork, again)] == [
+            "hello titles (fork)",
+            "hello titles (fork 2)",
+        ]
         for title, shown in (("  Mine ", "Mine"), ("", "hello titles")):
             assert client.post(f"/api/sessions/{fork}/title", json={"title": title}).status_code == 204
             assert titles_of(client)[fork] == shown
@@ -249,7 +252,7 @@ def test_a_fork_and_a_renamed_session_have_titles(server):
         server.kill()
         server.start()
     with server.client() as client:
-        assert titles_of(client)[again] == "hello titles (fork)"
+        assert titles_of(client)[again] == "hello titles (fork 2)"
 
 
 def titles_of(client):

@@ -498,3 +498,57 @@ def test_without_a_token_and_with_a_wrong_one(serve, browser):
     guest.page.get_by_role("button", name="Sign in").click()
     guest.page.wait_for_selector("#message")
     guest.close()
+
+
+def test_primes_lines_and_colours_of_formulas_are_drawn(serve, visit):
+    formulas = [
+        r"p'",
+        r"f''(x)",
+        r"x'_1",
+        r"p'^2",
+        r"\left(\frac{a}{b}\right)'",
+        r"\overline{AB}",
+        r"\boxed{x}",
+    ]
+    formulas += [r"\color{red}x", r"\begin{array}{c|c}a&b\\\hline c&d\end{array}", r"\cancel{x}"]
+    guest = visit(serve(["\n\n".join(f"${each}$" for each in formulas)]))
+    guest.say("Some formulas")
+    guest.wait(".formula math", len(formulas))
+    drawn = guest.page.locator(".formula math")
+    prime, double, below, square, tall, line, frame, red, table, struck = drawn.all()
+    for each, text in ((prime, "p′"), (double, "f′′"), (below, "x′"), (square, "p′")):
+        letter, mark = each.locator("mi").first, each.locator(".tml-prime").first
+        assert letter.evaluate("(letter) => letter.parentElement.textContent") == text
+        assert not mark.evaluate("(mark) => mark.parentElement.matches('msup, msubsup')")
+    assert below.locator("msub > mn").text_content() == "1"
+    assert square.locator("msup > mrow").last.text_content() == "2"
+    assert tall.locator("msup > mpadded > .tml-prime").count() == 1
+    style = "(part, name) => getComputedStyle(part)[name]"
+    assert line.locator(".enclosed.top").evaluate(style, "borderTopStyle") == "solid"
+    assert frame.locator("mrow").first.evaluate(style, "borderBottomStyle") == "solid"
+    assert red.locator("mi").first.evaluate(style, "color") == "rgb(255, 0, 0)"
+    assert table.locator("mtd").first.evaluate(style, "borderRightStyle") == "solid"
+    assert "linear-gradient" in struck.locator(".enclosed").evaluate(style, "backgroundImage")
+    assert guest.page.evaluate("window.violations") == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_list_of_keys_has_those_of_the_line_of_steps(serve, visit, language):
+    guest = visit(serve([]), locale=language)
+    guest.page.locator(".log").press("?")
+    words = {"en": "Look at the step before", "zh": "查看上一步"}
+    row = guest.page.locator(".keys div", has_text=words[language])
+    assert row.locator("kbd").all_text_contents() == ["[", "]"]
+
+
+def test_code_of_javascript_and_css_is_coloured(serve, visit):
+    code = "```js\nconst a = 1;\n```\n\n```css\n@media print { .a-b:hover { color: #fff; --x: 1px } }\n```"
+    guest = visit(serve([code]))
+    guest.say("Code")
+    guest.wait(".end")
+    colours = guest.page.locator(".code pre")
+    expect(colours.first.locator(".hljs-keyword")).to_have_text("const")
+    expect(colours.last.locator(".hljs-keyword")).to_have_text("@media")
+    expect(colours.last.locator(".hljs-attribute")).to_have_text("color")
+    expect(colours.last.locator(".hljs-variable")).to_have_text("--x")
+    expect(colours.last.locator(".hljs-number")).to_have_text(["#fff", "1px"])

@@ -96,6 +96,7 @@ def test_a_tool_asks_in_its_own_words(serve, visit, place):
         Object.defineProperty(document, "hidden", { get: () => true }); }""")
     guest.say("Give it back")
     expect(guest.page.locator(".card h2")).to_have_text("Refund 89.9 for A-1?")
+    guest.page.wait_for_function("() => document.title === '(1) Refund 89.9 for A-1?'")
     guest.page.wait_for_function("() => window.told.length")
     assert guest.page.evaluate("window.told") == ["Refund 89.9 for A-1?"]
     guest.page.get_by_role("button", name="Allow", exact=True).click()
@@ -139,7 +140,7 @@ def test_long_command_states_its_hidden_part(serve, visit):
         )
         guest.say("Build it")
         card = guest.page.locator(".card")
-        expect(card.locator("h2")).to_have_text("Run this command?")
+        expect(card.locator("h2")).to_have_text("Run set -e…?")
         assert card.locator("h2").evaluate("(title) => title.scrollWidth <= title.clientWidth")
         more = card.get_by_role("button", name="more lines")
         hidden = int(more.inner_text().split()[1])

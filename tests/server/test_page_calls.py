@@ -131,16 +131,6 @@ def test_a_conversation_is_pinned_and_found_by_its_answer(serve, visit):
     expect(titles.first).to_have_text("SwitzerlandThe capital is Bern.")
 
 
-def test_nothing_to_undo_is_not_an_error(serve, visit):
-    guest = visit(serve(["Hello."]))
-    guest.say("Hello")
-    guest.wait(".end")
-    expect(guest.page.locator(".end")).to_contain_text("1 step ·")
-    guest.menu("Undo changes")
-    expect(guest.page.locator(".quiet-note")).to_contain_text("Nothing to undo.")
-    expect(guest.page.get_by_role("alert")).to_have_count(0)
-
-
 def test_a_starter_begins_a_conversation(serve, visit):
     guest = visit(serve(["It rains."], limits={"starters": ["Tell me the weather", "Write a poem"]}))
     guest.page.get_by_role("button", name="Tell me the weather").click()
@@ -293,3 +283,106 @@ def test_a_background_command_says_that_it_runs_and_how_it_ended(serve, visit, w
     )
     guest.page.evaluate(f"window.take('observation', {{ result: 'up', duration: 0.2, command: {command} }})")
     expect(guest.page.locator(".call.done .time")).to_have_text(shown)
+
+
+CHANGE = (
+    "Edited shop.py\n@@ -9,5 +9,6 @@\n \n def discount(total, percent):\n"
+    "-    return total - total * percent\n"
+    "+    check(percent)\n+    return total - total * percent / 100\n \n \n"
+)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_diff_has_lines_around_and_marks_the_words_that_differ(serve, visit, language):
+    server = serve(
+        [call("edit_file", path="shop.py", old_text="percent\n", new_text="part / 100\n"), "Done."]
+    )
+    lines = [f"line {number}" for number in range(1, 6)]
+    text = "\n".join([*lines, "return total - total * percent", "", "def tax():", "    pass", "    end", ""])
+    (server.folder / "work" / "shop.py").write_text(text)
+    guest = visit(server, locale=language)
+    guest.say("Mend it")
+    guest.wait(".card .diff")
+    rows = [each.rstrip("\n") for each in guest.page.locator(".card .row").all_text_contents()]
+    assert [row.split(maxsplit=1)[0] for row in rows] == ["3", "4", "5", "6", "6", "7", "8", "9"]
+    assert rows[3:5] == ["6 -return total - total * percent", "6 +return total - total * part / 100"]
+    assert guest.page.locator(".card .removed mark").all_text_contents() == ["percent"]
+    assert "".join(guest.page.locator(".card .added mark").all_text_contents()) == "part / 100"
+    guest.page.locator(".card .primary").click()
+    guest.wait(".end")
+
+
+def test_a_diff_of_a_done_call_is_that_of_its_result(serve, visit):
+    guest = visit(serve(["unused"]))
+    guest.page.evaluate(TRIAL.replace('"shell"', '"edit_file"'))
+    args = {"path": "shop.py", "old_text": "* percent\n", "new_text": "* percent / 100\n"}
+    guest.page.evaluate(
+        "([args, result]) => { window.take('action', { args }); window.take('observation', { result }); }",
+        [args, CHANGE],
+    )
+    guest.page.locator(".call summary").click()
+    rows = [each.rstrip("\n") for each in guest.page.locator(".row").all_text_contents()]
+    assert rows[1:4] == [
+        "10  def discount(total, percent):",
+        "11 -    return total - total * percent",
+        "11 +    check(percent)",
+    ]
+    assert "".join(guest.page.locator("mark").all_text_contents()) == " / 100"
+    cut = CHANGE.replace(
+        "+    check(percent)\n", ""
+    )  # fewer rows than the head says: drawn from the arguments
+    guest.page.evaluate("(result) => window.take('observation', { result })", cut)
+    assert [each.strip() for each in guest.page.locator(".row").all_text_contents()] == [
+        "11 -* percent",
+        "11 +* percent / 100",
+    ]
+
+
+def test_nothing_to_undo_stands_not_in_the_menu(serve, visit):
+    guest = visit(serve(["Hello.", call("put", text="one\n"), "Written."]))
+    more = guest.page.get_by_role("button", name="More", exact=True)
+    undo = guest.page.get_by_role("button", name="Undo changes", exact=True)
+    guest.say("Hello")
+    guest.wait(".end")
+    expect(guest.page.locator(".end")).to_contain_text("1 step ·")
+    more.click()
+    expect(guest.page.get_by_role("button", name="Fork", exact=True)).to_be_visible()
+    expect(undo).to_have_count(0)
+    guest.page.keyboard.press("Escape")
+    guest.say("Write it")
+    guest.wait(".end", 2)
+    more.click()
+    undo.click()
+    expect(guest.page.locator(".quiet-note")).to_contain_text("Reverted file")
+    more.click()
+    expect(undo).to_have_count(0)
+
+
+def test_forks_of_one_conversation_have_names_of_their_own(serve, visit):
+    server = serve(["First."])
+    guest = visit(server)
+    guest.say("alpha")
+    guest.wait(".end")
+    for number, name in enumerate(("alpha (fork)", "alpha (fork 2)"), 2):
+        guest.menu("Fork")
+        expect(guest.page.locator("h1")).to_have_text(name)
+        expect(guest.page.locator(".sessions li")).to_have_count(number)
+    names = {"alpha", "alpha (fork)", "alpha (fork 2)"}
+    assert set(guest.texts(".session .title")) == names
+
+
+def test_a_title_has_two_lines_on_a_phone(serve, visit):
+    guest = visit(serve(["Yes."]), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    guest.say("Explain how the discount is counted for a basket")
+    guest.wait(".end")
+    title = guest.page.locator("h1 .title > span")
+    assert title.evaluate("(title) => title.scrollHeight <= title.clientHeight")  # all of it
+    assert guest.page.locator("h1").bounding_box()["height"] <= 48
+
+
+def test_times_are_short_and_of_another_day_have_the_date(serve, visit):
+    guest = visit(serve(["unused"]), timezone_id="UTC")
+    clock = "(time) => import('/assets/words.js').then((words) => words.clock(time))"
+    now = guest.page.evaluate("() => new Date().setHours(18, 22) / 1000")
+    assert guest.page.evaluate(clock, now) == "6:22 PM"
+    assert re.fullmatch(r"[A-Z][a-z]{2} \d+, 6:22 PM", guest.page.evaluate(clock, now - 86400))

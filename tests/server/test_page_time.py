@@ -37,8 +37,8 @@ def test_looking_back_changes_nothing(guest):
     expect(guest.page.locator(".prose").last).to_have_text("First.")
     expect(guest.page.locator(".past summary")).to_contain_text("file +1 −1")
     guest.page.locator(".past summary").click()
-    expect(guest.page.locator(".past .row.removed")).to_have_text("-one")
-    expect(guest.page.locator(".past .row.added")).to_have_text("+two")
+    expect(guest.page.locator(".past .row.removed")).to_have_text("1 -one")
+    expect(guest.page.locator(".past .row.added")).to_have_text("1 +two")
     guest.page.keyboard.press("Escape")
     expect(guest.page.locator(".said")).to_have_count(2)
     expect(slider).to_have_attribute("aria-valuetext", "now")
@@ -79,3 +79,27 @@ def test_a_step_that_is_not_loaded_yet_is_loaded_when_looked_at(serve, visit):
     expect(guest.page.locator(".prose").last).to_have_text("Answer 0.")
     expect(guest.page.locator(".said")).to_have_count(1)
     expect(guest.page.locator(".past")).to_contain_text("No snapshots of files")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_message_that_is_written_in_the_past_says_where_it_goes(serve, visit, language):
+    guest = visit(serve([call("put", text="one\n"), "First.", "Second.", "Third."]), locale=language)
+    guest.say("Put one")
+    guest.wait(".end")
+    guest.say("Say two")
+    guest.wait(".end", 2)
+    guest.page.locator(SLIDER).fill("1")
+    expect(guest.page.locator(".warning")).to_have_count(0)
+    guest.page.fill("#message", "And now?")
+    words = {
+        "en": "Showing step 2. Your message goes to the end",
+        "zh": "正在显示第 2 步。消息会发送到对话末尾。",
+    }
+    expect(guest.page.locator(".warning")).to_contain_text(words[language])
+    guest.page.locator(".warning button").click()
+    expect(guest.page.locator("h1")).to_contain_text("(fork)")
+    expect(guest.page.locator(".warning")).to_have_count(0)
+    expect(guest.page.locator("#message")).to_have_value("And now?")  # it came along
+    guest.page.press("#message", "Enter")
+    expect(guest.page.locator(".prose").last).to_have_text("Third.")
+    assert guest.texts(".bubble") == ["Put one", "And now?"]

@@ -614,10 +614,10 @@ class EventWriter:
 
     def add(self, event: AnyEvent) -> None:
         """Buffer an event; it is written soon."""
-        kept = _without_text(event) if event.type is EventType.PART else event
-        if kept is None or event.type is EventType.TOOL_CALL_DELTA:
+        if event.type is EventType.TOOL_CALL_DELTA or (
+            event.type is EventType.PART and not _is_needed(event)
+        ):
             return
-        event = kept
         if not self._join(event):
             self._buffer.append(event)
         self._clock.note(self)
@@ -692,12 +692,14 @@ def _difference(old: str, new: str) -> tuple[int, int, str]:
     return start, end, new[start : len(new) - end]
 
 
-def _without_text(event: AnyEvent) -> AnyEvent | None:
-    """Return the event of a part if viewers need it: a call before it is allowed, or how long thinking took."""
+def _is_needed(event: AnyEvent) -> bool:
+    """Return True for a part that viewers need: a call that may be asked about, or the times of thinking."""
     part: dict[str, Any] = event.data["part"]
-    if part.get("type") == "reasoning" and part.get("ended"):
-        return replace(event, data={"part": {**part, "output": ""}})  # another event has the text
-    return event if part.get("type") == "tool" and part.get("state") == "pending" else None
+    return bool(
+        part.get("ended")
+        if part.get("type") == "reasoning"
+        else (part.get("type"), part.get("state")) == ("tool", "pending")
+    )
 
 
 def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:

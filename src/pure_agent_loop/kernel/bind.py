@@ -51,15 +51,18 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
     return kit if compactor is None else kit.replace(compactor=compactor.with_kit(kit))
 
 
-async def notices_of_client(kit: Kit) -> Sequence[AnyEvent]:
-    """Return the notices of a client that chooses its model at the first request; they name the model."""
-    client = as_protocol(kit.client, BecomesReady)
+async def start_notices_of(kit: Kit) -> Sequence[AnyEvent]:
+    """Return the notices of a run's start; those of a client that chooses its model now name the model."""
+    client, others = (
+        as_protocol(kit.client, BecomesReady),
+        [Event.notice(0, text) for text in kit.start_notices],
+    )
     if client is None:
-        return ()
+        return others
     notices = await client.become_ready()
     if notices and kit.redactor is not None:  # redact the secrets even before the first request
         kit.redactor.learn_clients(secrets_of(client))
-    return [Event.notice(0, text, model=model_of(client)) for text in notices]
+    return [*(Event.notice(0, text, model=model_of(client)) for text in notices), *others]
 
 
 def background_of(kit: Kit) -> Background | None:

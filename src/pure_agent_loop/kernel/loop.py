@@ -12,7 +12,7 @@ from pure_agent_loop.kernel.bind import (
     bind_kit,
     end_background,
     list_tools,
-    notices_of_client,
+    start_notices_of,
     write_facts,
     write_system_prompt,
 )
@@ -50,8 +50,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
             with Interrupt() as block:
                 block.on(kit.cancel_token)
                 block.on(kit.leave)
-                notices = (Event.notice(0, text) for text in kit.start_notices)
-                for notice in (*await notices_of_client(kit), *notices):
+                for notice in await start_notices_of(kit):
                     await kit.emit(notice)
                 check_price(kit)
                 if kit.deps is not None:

@@ -173,8 +173,10 @@ class Hub:
         for run in self.of_session(session):
             if run.is_open:
                 raise HttpProblem(409, notice("library.server_suspended"), type=WAITS, run=run.id)
-        about = {"task": shown or task, "media": len(media), "attempt": 1, "by": person.name}
-        start_event = self._start_event(name, model, **about)
+        about = {"agent": name, "model": model or model_of(self.agents[name].llm)}
+        start_event = own_event(
+            RUN_START, **about, task=shown or task, media=len(media), attempt=1, by=person.name
+        )
         run_id = self.channel(session).add(start_event).run
         other = shown if shown != task else ""
         info = RunInfo(run_id, session, name, person.name, task, key=key, model=model, shown=other)
@@ -182,9 +184,6 @@ class Hub:
         self.file.put(info)
         self._execute(ActiveRun(info, media))
         return info
-
-    def _start_event(self, agent: str, model: str, **about: Any) -> dict[str, Any]:
-        return own_event(RUN_START, agent=agent, model=model or model_of(self.agents[agent].llm), **about)
 
     def find_by_key(self, key: str) -> RunInfo | None:
         """Return the run started with an idempotency key; None if there is none.
@@ -453,7 +452,8 @@ class Hub:
         if self.is_draining or info.session in self._live:
             return
         self.update(info, state="running", stop_reason="", attempt=info.attempt + 1)
-        start_event = self._start_event(info.agent, info.model, task="", attempt=info.attempt)
+        model = info.model or model_of(self.agents[info.agent].llm)
+        start_event = own_event(RUN_START, agent=info.agent, model=model, task="", attempt=info.attempt)
         self.channel(info.session).add(start_event, info.id)
         self._execute(ActiveRun(info, self.file.media_of(info)))
 

@@ -43,8 +43,8 @@ class UnboundTasks:
 
     def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
         """Bind the tasks to a starting run, and deliver outstanding notices about earlier tasks."""
-        session = state.session_id
-        sessions = getattr(kit.journal, "store", None) or self._sessions  # a server's runs have its store
+        # The run's own store, such as a server's, before that of the agent.
+        session, sessions = state.session_id, getattr(kit.journal, "store", None) or self._sessions
         store = self._table.store_for(getattr(sessions, "shared", sessions)) if session else None
         run = RunTasks(self._table, state, kit, sessions, store, self._depth, self.below)
         if store is not None:

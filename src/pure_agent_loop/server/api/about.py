@@ -184,23 +184,19 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
 
     folder = getattr(request.service.hub.sessions.store, "folder", None)
     store = TaskStore(None if folder is None else Path(folder) / "agents")  # as `TaskTable.store_for`
-    tasks, wanted = await asyncio.to_thread(store.list), request.query.session
-    visibility = request.service.settings.visibility_of(request.person)
-    # Sessions of the person's subagents; tasks that these sessions started are visible too.
-    owned: set[str] = set()
-    for task in sorted(tasks, key=lambda task: task.created):
-        if task.session_id and (request.person.owns(task.parent) or task.parent in owned):
-            owned.add(task.session_id)
+    is_full = request.service.settings.visibility_of(request.person).full
     return models.Tasks(
         tasks=[
             models.Task.of(
                 task,
                 session=task.parent,
                 own_session=task.session_id,
-                last_tool=task.last_tool if visibility.full else "",
+                last_tool=task.last_tool if is_full else "",
             )
-            for task in tasks
-            if (request.person.owns(task.parent) or task.parent in owned) and wanted in ("", task.parent)
+            for task in await asyncio.to_thread(store.list)
+            if request.person.owns(
+                task.parent
+            )  # also a subagent's: its session's id begins with its parent's
         ][: request.query.limit]
     )
 
@@ -220,5 +216,5 @@ OPERATIONS = [
     Operation("GET", "/api/tools", "list_tools", "List the tools of all agents.", _tools, models.Tools),
     Operation("GET", "/api/usage", "usage", "Get the usage of ended runs.", _usage, models.Usage),
     Operation("GET", "/api/tasks", "list_tasks", "List tasks of subagents, newest first.", _tasks,
-              models.Tasks, query=models.TasksQuery),
+              models.Tasks, query=models.PageQuery),
 ]  # fmt: skip

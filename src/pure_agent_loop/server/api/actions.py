@@ -7,7 +7,6 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 TITLE = 200  # characters
 MAX_READ = 300_000  # maximum size of a file in which the replaced passage is located
 _FORK = re.compile(r" \(fork(?: \d+)?\)$")
-AROUND = 4  # parts of lines before and after the replaced passage: its own line and three more
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
 
@@ -216,10 +214,9 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
 
 def _fork_title(service: Service, person: Person, title: str) -> str:
     """Return the title of a fork, unlike those of the person's other sessions: ``TITLE (fork 2)``."""
-    named = service.hub.file.labels["title"].items()
-    base, taken = _FORK.sub("", title), {name for session, name in named if person.owns(session)}
-    endings = (f" (fork{f' {number}' if number > 1 else ''})" for number in count(1))
-    names = (f"{base[: TITLE - len(ending)]}{ending}" for ending in endings)
+    taken = {name for one, name in service.hub.file.labels["title"].items() if person.owns(one)}
+    endings = (" (fork)", *(f" (fork {number})" for number in range(2, len(taken) + 3)))
+    names = (f"{_FORK.sub('', title)[: TITLE - len(ending)]}{ending}" for ending in endings)
     return next(name for name in names if name not in taken)
 
 
@@ -234,8 +231,9 @@ async def answer(service: Service, person: Person, session: str, body: models.Ve
     if body.verdict == "deny" and (body.always or body.similar):
         raise HttpProblem(422, notice("library.server_verdict"))
     permission = Permission(body.verdict, body.message, always=body.always, similar=body.similar)
-    run = await asking.answer(service.hub, session, body.call_id, permission, person.name)
-    return models.Done(run=run or None)
+    return models.Done(
+        run=await asking.answer(service.hub, session, body.call_id, permission, person.name) or None
+    )
 
 
 async def give_result(service: Service, person: Person, session: str, body: models.Result) -> models.Done:
@@ -319,19 +317,19 @@ def snapshots_of(agent: Agent) -> Any:
 
 def _passage(agent: Agent | None, question: PermissionRequest) -> dict[str, Any]:
     """Return the line and the surroundings of the passage that an edit would replace, if it is unique."""
-    nowhere: dict[str, Any] = {"line": None, "around": []}
     tool, path, old = agent and agent.tools.get(question.tool), *map(question.args.get, ("path", "old_text"))
-    if not (tool and tool.root and isinstance(path, str) and isinstance(old, str) and old):
-        return nowhere
-    try:
-        with Workspace(tool.root).open_for_reading(path) as file:
-            text = file.read(MAX_READ).decode()
-    except (WorkspaceError, OSError, UnicodeDecodeError):
-        return nowhere
-    if text.count(old) != 1:
-        return nowhere
-    above, below = (part.split("\n") for part in text.split(old))
-    return {"line": len(above), "around": ["\n".join(above[-AROUND:]), "\n".join(below[:AROUND])]}
+    parts: list[str] = []
+    if tool and tool.root and isinstance(path, str) and isinstance(old, str) and old:
+        with (
+            contextlib.suppress(WorkspaceError, OSError, UnicodeDecodeError),
+            Workspace(tool.root).open_for_reading(path) as file,
+        ):
+            parts = file.read(MAX_READ).decode().split(old)
+    if len(parts) != 2:
+        return {"line": None, "around": []}
+    above, below = (part.split("\n") for part in parts)
+    # The lines that the passage begins and ends in, and three more.
+    return {"line": len(above), "around": ["\n".join(above[-4:]), "\n".join(below[:4])]}
 
 
 async def questions_of(service: Service, person: Person, session: str) -> list[models.Question]:

@@ -169,12 +169,6 @@ class PageQuery(Query):
     cursor: Annotated[str, Field(max_length=300, description="`next` of the previous page")] | None = None
 
 
-class TasksQuery(PageQuery):
-    """A page of tasks, of all sessions or of one."""
-
-    session: Annotated[str, Field(max_length=200, description="the session that started the tasks")] = ""
-
-
 class SessionsQuery(PageQuery):
     """A search and page of sessions."""
 
@@ -527,7 +521,6 @@ class Task(ApiModel):
     own_session: str
     call_id: str = Field(description="the call of the parent that started the task")
     created: float
-    started: float
     ended: float
     last_tool: str
     calls: Count

@@ -62,8 +62,9 @@ async def _list(request: ApiRequest) -> models.Sessions:
     titles = await asyncio.to_thread(
         lambda: {info.id: actions.title_of(request.service, info.id) for info in page}
     )
-    found = [_summary(request.service, info, titles, matches or {}) for info in page]
-    return models.Sessions(sessions=found, next=cursor)
+    return models.Sessions(
+        sessions=[_summary(request.service, info, titles, matches or {}) for info in page], next=cursor
+    )
 
 
 def _is_of_task(session: str, known: Container[str]) -> bool:
@@ -124,7 +125,6 @@ async def _get(request: ApiRequest) -> models.SessionBody:
         # The run has started, but its session is not stored yet.
         loaded, story = None, Story(title=runs[0].task)
     visibility = request.service.settings.visibility_of(request.person)
-    operates = request.person.may("operate")
     files = files_of(loaded.records, visibility) if loaded else []
     numbered = _page(story.entries, query)
     if (engine := request.service.engine) is not None:
@@ -147,7 +147,7 @@ async def _get(request: ApiRequest) -> models.SessionBody:
         last_event=last_event,
         entries=page,
         total=len(story.entries),
-        problems=list(loaded.problems) if loaded and operates else [],
+        problems=list(loaded.problems) if loaded and request.person.may("operate") else [],
         versions=await versions_of(hub, session, story.entries),
     )
 
@@ -221,8 +221,12 @@ async def _delete(request: ApiRequest) -> None:
 
 async def _changes(request: ApiRequest) -> models.ChangedSteps:
     session, agents = session_in(request), request.service.hub.agents.values()
-    found = [snapshots for agent in agents if (snapshots := actions.snapshots_of(agent)) is not None]
-    steps = {step.time: step for snapshots in found for step in await snapshots.steps(session)}
+    steps = {
+        step.time: step
+        for agent in agents
+        if (snapshots := actions.snapshots_of(agent)) is not None
+        for step in await snapshots.steps(session)
+    }
     return models.ChangedSteps(changes=[models.ChangedStep.of(steps[time]) for time in sorted(steps)])
 
 
@@ -232,13 +236,10 @@ async def _export(request: ApiRequest) -> Response:
         raise HttpProblem(403, notice("library.server_export_role"))
     text = await asyncio.to_thread(request.service.hub.sessions.export, session, form)
     suffix = "md" if form == "markdown" else "html"
-    name = file_name(session)  # the title must be safe in a header
     title = await asyncio.to_thread(actions.title_of, request.service, session)
     named = quote(f"{_UNSAFE.sub(' ', title).strip(' .') or session}.{suffix}", safe="")
-    disposition = {
-        "Content-Disposition": f"attachment; filename=\"{name}.{suffix}\"; filename*=UTF-8''{named}"
-    }
-    return Response(text, 200, disposition, _TYPES[form])
+    disposition = f"attachment; filename=\"{file_name(session)}.{suffix}\"; filename*=UTF-8''{named}"
+    return Response(text, 200, {"Content-Disposition": disposition}, _TYPES[form])
 
 
 async def _files(request: ApiRequest) -> models.StepFiles:
@@ -247,9 +248,12 @@ async def _files(request: ApiRequest) -> models.StepFiles:
     snapshots = await actions.snapshots_with(service, session)
     changes = [] if snapshots is None else await snapshots.changes_since(session, moment=moment)
     hidden = {} if service.settings.visibility_of(request.person).full else {"diff": ""}
-    shown = [models.FileDifference.of(change, **hidden) for change in changes]
     return models.StepFiles(
-        session=session, step=step, time=moment, known=snapshots is not None, changes=shown
+        session=session,
+        step=step,
+        time=moment,
+        known=snapshots is not None,
+        changes=[models.FileDifference.of(change, **hidden) for change in changes],
     )
 
 

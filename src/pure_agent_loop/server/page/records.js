@@ -40,8 +40,8 @@ export function showEntries(view, entries, session) {
 
 // The tasks of subagents, at the calls that began them.
 async function showTasks(view, session) {
-  const { tasks } = await api("GET", `/api/tasks?limit=500&session=${encodeURIComponent(session)}`);
-  for (const task of tasks) {
+  const { tasks } = await api("GET", "/api/tasks?limit=500");
+  for (const task of tasks.filter((each) => each.session === session)) {
     const item = view.calls.get(task.call_id);
     if (item && !item.task) { item.task = { ...task, session_id: task.own_session }; view.changed(item); }
   }

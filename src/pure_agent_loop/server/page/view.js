@@ -171,7 +171,7 @@ export class View {
     if (kind === "tool" || !part.ended || part.output === undefined) return;
     if (!this.open.has(kind)) this.delta(kind, { content: "" }, event, run);
     const item = this.open.get(kind);
-    if (part.output) item.text = item.written = (item.written ?? "") + part.output; // a response may have several parts of a kind
+    item.text = item.written = (item.written ?? "") + part.output; // a response may have several parts of a kind
     item.seconds = (item.seconds ?? 0) + part.ended - part.started;
     this.changed(item);
   }
