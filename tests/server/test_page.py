@@ -538,7 +538,7 @@ def test_the_list_of_keys_has_those_of_the_line_of_steps(serve, visit, language)
     guest.page.locator(".log").press("?")
     words = {"en": "Look at the step before", "zh": "查看上一步"}
     row = guest.page.locator(".keys div", has_text=words[language])
-    assert row.locator("kbd").all_text_contents() == ["[", "]"]
+    expect(row.locator("kbd")).to_have_text(["[", "]"])
 
 
 def test_code_of_javascript_and_css_is_coloured(serve, visit):

@@ -23,8 +23,9 @@ const look = new CSSStyleSheet();
 look.replaceSync(LOOK);
 document.adoptedStyleSheets = [...document.adoptedStyleSheets, look];
 
+let namespace = null; // of MathML
 const make = (name, ...children) => {
-  const element = document.createElementNS("http://www.w3.org/1998/Math/MathML", name);
+  const element = document.createElementNS(namespace, name);
   element.append(...children);
   return element;
 };
@@ -56,6 +57,7 @@ export function draw(element, tex, isDisplay) {
   if (tex.length > MAX_LENGTH) return;
   const formula = document.createElement("span");
   try { temml.render(tex, formula, { ...LIMITS, displayMode: isDisplay, macros: {} }); } catch { return; }
+  namespace = formula.firstElementChild.namespaceURI;
   const styled = [...formula.querySelectorAll("[style]")].map((part) => [part, STYLES.map((name) => [name, part.style.getPropertyValue(name)])]);
   globalThis.DOMPurify.sanitize(formula.firstElementChild, RULES); // in place: serialized styles would violate the CSP
   for (const [part, styles] of styled) styles.forEach(([name, value]) => value && part.style.setProperty(name, value));

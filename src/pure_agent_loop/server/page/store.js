@@ -38,10 +38,9 @@ export const stateWord = (state) => t(state === "waiting" && !mayApprove() ? "st
 export const sideOpen = signal(false);
 export const isFresh = () => !current.value && !view.value.items.value.length && !waitingIn("").length; // a conversation without a message
 
-const linkedSession = sessionInUrl(); // before `current` overwrites it
+const linkedSession = sessionInUrl(), linkedPlace = placeInUrl(); // before `current` overwrites it
 export const callKey = ({ session, call_id }) => `${session} ${call_id}`;
 const answered = new Set(); // keys of calls answered here; an older list may still have them
-const linkedPlace = placeInUrl();
 function sessionInUrl() { return decodeURIComponent(/[#&]s=([^&]+)/.exec(location.hash)?.[1] ?? ""); }
 function placeInUrl() { return Object.keys(PLACES).find((name) => location.hash === `#/${PLACES[name]}`); }
 const mayOpen = (place) => (place === "inbox" ? mayApprove() : place && me.value.engine && mayOperate());
@@ -207,9 +206,7 @@ export const open = guarded(async (session, isReset = false) => {
   opened.onSent = () => showSent(opened, recorded, session);
   if (newest && !isWhole) adopt(opened, newest);
   if (newest) await watchSoon(session, isWhole ? newest.first_event - 1 : details.last_event);
-  loadQuestions();
-  loadFiles();
-  loadChanges();
+  for (const load of [loadQuestions, loadFiles, loadChanges]) load();
 });
 
 // What the conversation has changed in files, and which edits were undone.
