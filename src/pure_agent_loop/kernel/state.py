@@ -38,7 +38,7 @@ from pure_agent_loop.llm.messages import (
 )
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, unique_id
 from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
-from pure_agent_loop.llm.values import TokenUsage, ToolCall
+from pure_agent_loop.llm.values import JsonFields, TokenUsage, ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, PlainOrigin, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
@@ -46,7 +46,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.typed import mistyped
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import HistoryMessage, JsonFields
+    from pure_agent_loop.llm.message_types import HistoryMessage
     from pure_agent_loop.support.secrets.redaction import Redactor
 else:
     HistoryMessage = Message  # at run time any dict, because a saved state is checked against the annotations

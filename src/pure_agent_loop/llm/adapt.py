@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.llm.extra import without_extra
 from pure_agent_loop.llm.messages import (
@@ -23,10 +23,8 @@ from pure_agent_loop.llm.messages import (
     newest_question_at,
 )
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Tools
 from pure_agent_loop.media import MEDIA_KINDS, by_bytes
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Tools
 
 NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")

@@ -11,13 +11,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pure_agent_loop.llm.values import JsonObject
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonObject
 
 PREVIEW_CHARS = 200
 _HARMLESS = frozenset({str, int, bool, type(None)})

@@ -5,16 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import LLMResponse, assembled
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, JsonObject, Message, Options, Tools
 from pure_agent_loop.support.abilities import as_protocol
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 
 class BaseLLMClient(ABC):

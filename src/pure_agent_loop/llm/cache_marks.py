@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pure_agent_loop.llm.messages import (
     SYSTEM_ROLES,
     Message,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonObject
+from pure_agent_loop.llm.values import JsonObject
 
 CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 MAX_MARKS = 4  # maximum cache marks in a request, at Anthropic and Alibaba

@@ -23,17 +23,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.control_tokens import meant_arguments
 from pure_agent_loop.llm.extra import joined
-from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
+from pure_agent_loop.llm.values import JsonObject, ToolCall, ToolCallDelta
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonObject
 
 # Accepts raw control characters in strings, which weak models write.
 _LENIENT = json.JSONDecoder(strict=False)

@@ -10,16 +10,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.bounds import check_size
 from pure_agent_loop.llm.extra import CALL_FIELDS, FUNCTION_FIELDS, MESSAGE_FIELDS, extra_of, extra_of_call
-from pure_agent_loop.llm.values import CLOSED, NOTHING, Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.llm.values import (
+    CLOSED,
+    NOTHING,
+    Delta,
+    JsonFields,
+    JsonObject,
+    TokenUsage,
+    ToolCallDelta,
+    get,
+)
 from pure_agent_loop.llm.wire import BOM, SSEDecoder, parse_json, unreadable, web_page
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 # -- bodies ----------------------------------------------------------------------------------------------
 

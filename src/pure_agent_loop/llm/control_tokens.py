@@ -15,15 +15,11 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from pure_agent_loop.llm.profiles import CONTROL_TOKENS
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import to_jsonable
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 JOINER = "\u2060"
 JOINER_BYTES = JOINER.encode()

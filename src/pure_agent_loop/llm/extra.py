@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from pure_agent_loop.llm.values import get
+from pure_agent_loop.llm.values import JsonFields, JsonObject, get
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, WireCall
+    from pure_agent_loop.llm.message_types import WireCall
 
 # Fields of the protocol, and fields that other code reads (reasoning, a refusal as text). `audio` holds sound
 # data; the protocol accepts only its id in a later request.

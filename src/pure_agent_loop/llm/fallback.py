@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError, MissingExtraError, PureAgentLoopError
@@ -40,7 +40,16 @@ from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import Assembler
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, is_plausible, usage_of_partial
-from pure_agent_loop.llm.values import NOTHING, Delta, ServedPart, TokenUsage
+from pure_agent_loop.llm.values import (
+    NOTHING,
+    Delta,
+    JsonFields,
+    JsonObject,
+    Options,
+    ServedPart,
+    TokenUsage,
+    Tools,
+)
 from pure_agent_loop.retry import is_transient
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.checks import is_number, is_whole, require_value
@@ -51,9 +60,6 @@ from pure_agent_loop.support.secrets.redaction import Redactor, others_of, redac
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 T = TypeVar("T")
 COOLDOWN = 30.0

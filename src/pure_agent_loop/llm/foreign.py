@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import HistoryError
+from pure_agent_loop.llm.values import JsonFields
 from pure_agent_loop.support.text import to_jsonable
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields
 
 Message = dict[str, Any]
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")

@@ -13,7 +13,7 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.key_file import KeyFile
 from pure_agent_loop.llm.response import LLMResponse, assembled
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, JsonObject, Message, Options, Tools
 from pure_agent_loop.support.failures import current_redactor
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import close_at_exit
@@ -29,7 +29,6 @@ from pure_agent_loop.support.variables import origin_of
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
-    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may need many minutes to read a long prompt, and a retry would start over

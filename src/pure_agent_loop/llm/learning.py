@@ -26,12 +26,11 @@ from pure_agent_loop.llm.messages import (
     without_refused,
 )
 from pure_agent_loop.llm.profiles import Default, LearnedLimit, Profile, chosen_fields
-from pure_agent_loop.llm.values import NOTHING, Delta
+from pure_agent_loop.llm.values import NOTHING, Delta, JsonFields, JsonObject, Message, Options, Tools
 from pure_agent_loop.media import MEDIA_KINDS
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
     from pure_agent_loop.llm.property_names import NameRestorer
 
 MAX_ADAPTATIONS = 8  # maximum changes per request; each one removes something, so the retries end

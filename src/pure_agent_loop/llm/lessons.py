@@ -27,11 +27,10 @@ from pure_agent_loop.llm.failures import read_error
 from pure_agent_loop.llm.messages import Message, is_media, mark_of, newest_question
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.property_names import PLAIN_NAME, fits, names_in
+from pure_agent_loop.llm.values import JsonFields
 from pure_agent_loop.media import MEDIA_KINDS
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields
-
     _Rule = Callable[[Profile, JsonFields, str], "Lesson | None"]
     _Row = tuple[re.Pattern[str], Callable[[JsonFields, str], object], dict[str, Any], str]
 

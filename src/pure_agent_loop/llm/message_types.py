@@ -1,20 +1,15 @@
 """Types of messages in the chat-completions shape, with their parts, calls and tools.
 
-A caller's message is a `Message`: any dict. `repair_history` makes a `HistoryMessage` of it, whose ``role``
+A caller's message is a `Message` of `llm.values`: any dict. `repair_history` makes a `HistoryMessage` of it, whose ``role``
 decides its fields. At run time both are plain dicts, so import this module for type checkers only: the
 classes take half a millisecond to create.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
-JsonObject: TypeAlias = dict[str, Any]  # JSON object from a server, for a tool, or as a schema
-JsonFields: TypeAlias = Mapping[str, Any]  # read-only fields of such an object
-Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
-Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
-Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or server tools
+from pure_agent_loop.llm.values import JsonObject
 
 
 class TextPart(TypedDict):

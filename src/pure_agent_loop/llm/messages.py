@@ -24,7 +24,7 @@ from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.base import origin_of
 from pure_agent_loop.llm.extra import extra_of_call, with_extra, without_extra
 from pure_agent_loop.llm.response import LLMResponse, unique_id
-from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.llm.values import JsonFields, JsonObject, ToolCall
 from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import as_text, to_jsonable
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
         AssistantMessage,
         Content,
         HistoryMessage,
-        JsonFields,
-        JsonObject,
         ToolMessage,
         UserMessage,
         WireCall,

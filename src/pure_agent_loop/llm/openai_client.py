@@ -38,13 +38,12 @@ from pure_agent_loop.llm.profiles import (
     takes_cache_key,
 )
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
-from pure_agent_loop.llm.values import NOTHING, Delta, get
+from pure_agent_loop.llm.values import NOTHING, Delta, JsonObject, Message, Tools, get
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
-    from pure_agent_loop.llm.message_types import JsonObject, Message, Tools
 
 
 DEFAULT_URL = "https://api.openai.com/v1"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.profiles import Default
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import Options
+from pure_agent_loop.llm.values import Options
 
 # Options for the client, and options that the client itself adds to the body.
 NOT_IN_BODY = frozenset(

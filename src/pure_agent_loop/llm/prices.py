@@ -23,17 +23,15 @@ from dataclasses import replace
 from datetime import date, datetime, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.budget import PRICE_KINDS, Price
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import model_of
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 SHIPPED = Path(__file__).with_name("prices.json")
 _HEAD = ("source", "date", "licence", "currency")

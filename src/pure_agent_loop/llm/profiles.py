@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 from pure_agent_loop.media import MEDIA_KINDS
 from pure_agent_loop.support.language import checked_choice
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 # The chat-completions protocol, as listed in `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54),
 # without the fields that a run sets (model, messages, tools) and `n`: a run reads one response.

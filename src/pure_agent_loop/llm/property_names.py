@@ -11,14 +11,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.llm.adapt import DATA_KEYWORDS, NAMED_SCHEMAS
 from pure_agent_loop.llm.messages import calls_of
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, Message
+from pure_agent_loop.llm.values import Delta, JsonFields, Message, ToolCallDelta
 
 PLAIN_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,63}"  # every server accepts such a name
 _PROPERTIES = ("properties", "dependentRequired", "dependentSchemas")

@@ -24,12 +24,11 @@ from pure_agent_loop.llm.learning import LearningClient, RequestAttempt, leave_o
 from pure_agent_loop.llm.options import OptionNames
 from pure_agent_loop.llm.profiles import check_thinking_level, chosen_fields
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
-from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.llm.values import Delta, JsonObject, Message, Options, Tools, get
 from pure_agent_loop.support.secrets.redaction import shown_url
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
-    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 
 # Fields that a thinking level sets, in any protocol.

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.bounds import check_size
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, JsonFields
 from pure_agent_loop.llm.wire import SSEDecoder, parse_json, split_array, web_page
 from pure_agent_loop.support.text import shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields
 
 _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 

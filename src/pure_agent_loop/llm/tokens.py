@@ -11,14 +11,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from pure_agent_loop.llm.response import LLMResponse
-from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.llm.values import JsonFields, JsonObject, TokenUsage
 from pure_agent_loop.support.lazy import lazy_pattern
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _PLAIN_WORD = re.compile("[a-zA-Z]+")
 _WORD = lazy_pattern(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+")

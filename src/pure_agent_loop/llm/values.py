@@ -7,9 +7,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.support.text import present
+
+JsonObject: TypeAlias = dict[str, Any]  # JSON object from a server, for a tool, or as a schema
+JsonFields: TypeAlias = Mapping[str, Any]  # read-only fields of such an object
+Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
+Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
+Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or server tools
 
 # Fields of DeepSeek, Kimi and Mistral, in this order.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")

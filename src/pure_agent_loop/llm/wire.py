@@ -9,17 +9,15 @@ import io
 import itertools
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jiter import from_json
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
 from pure_agent_loop.llm.bounds import MAX_PART_BYTES, check_size
+from pure_agent_loop.llm.values import JsonFields
 from pure_agent_loop.support.text import safe_str, shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields
 
 BOM = b"\xef\xbb\xbf"
 _OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')

@@ -25,12 +25,11 @@ from pure_agent_loop.llm.learning import RequestAttempt
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
-from pure_agent_loop.llm.values import Delta, TokenUsage, count_of
+from pure_agent_loop.llm.values import Delta, JsonObject, Message, Options, TokenUsage, Tools, count_of
 from pure_agent_loop.llm.wire import parse_json
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
-    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 MAX_CONTINUATIONS = 10  # maximum continuations of a response that the server paused
 # No control tokens: servers of closed models read none from the text of a request.

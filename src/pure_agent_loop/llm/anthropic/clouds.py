@@ -26,7 +26,7 @@ from pure_agent_loop.llm.anthropic.families import OTHER, ClaudeFamily, family_f
 from pure_agent_loop.llm.anthropic.request import MessagesRequest
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.http_client import checked_key, load_json_packages
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, Message, Options, Tools
 from pure_agent_loop.llm.wire import parse_json
 from pure_agent_loop.support.lazy import module_of_extra
 from pure_agent_loop.support.secrets.redaction import client_secrets, shown_url
@@ -34,7 +34,6 @@ from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
 
 EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"

@@ -11,12 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pure_agent_loop.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
+from pure_agent_loop.llm.values import JsonFields, JsonObject
 
 OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # API versions; the newer one rejects sampling fields
 Thinking = Literal["none", "budget", "adaptive", "enabled"]

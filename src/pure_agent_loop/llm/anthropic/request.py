@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily
@@ -31,11 +31,8 @@ from pure_agent_loop.llm.messages import (
 )
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default, LearnedLimit
-from pure_agent_loop.llm.values import get
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Options, Tools, get
 from pure_agent_loop.support.text import present
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
 HANDLES = (

@@ -7,17 +7,22 @@ https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES, HANDLES
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string, is_error
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, sum_of
+from pure_agent_loop.llm.values import (
+    Delta,
+    JsonFields,
+    JsonObject,
+    TokenUsage,
+    ToolCallDelta,
+    count_of,
+    sum_of,
+)
 from pure_agent_loop.support.text import parsed_object
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 # HTTP statuses of the error types, for errors inside a stream.
 _STATUSES = {

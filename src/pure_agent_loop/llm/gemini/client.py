@@ -17,12 +17,11 @@ from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.learning import RequestAttempt
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, JsonObject
 from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
-    from pure_agent_loop.llm.message_types import JsonObject
 
 _PROFILE = Profile("Gemini", thinking={}, control_tokens=())
 MAX_MALFORMED = 100  # maximum malformed responses to remember until their requests are repeated

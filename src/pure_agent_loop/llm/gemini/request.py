@@ -13,7 +13,7 @@ import mimetypes
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.histories import WrittenHistories
@@ -28,10 +28,8 @@ from pure_agent_loop.llm.messages import (
 )
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 from pure_agent_loop.support.text import present
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 PARTS = "gemini_parts"  # field of an assistant message: all parts of the response, unchanged
 SIGNATURE = "thoughtSignature"

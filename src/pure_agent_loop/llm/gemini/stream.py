@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.calls import RejectedArguments
 from pure_agent_loop.llm.gemini.request import PARTS
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get, sum_of
+from pure_agent_loop.llm.values import (
+    Delta,
+    JsonFields,
+    JsonObject,
+    TokenUsage,
+    ToolCallDelta,
+    count_of,
+    get,
+    sum_of,
+)
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _REASONS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 _BLOCKED = frozenset({

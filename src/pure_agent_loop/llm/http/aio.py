@@ -27,13 +27,12 @@ from pure_agent_loop.llm.http.plain import (
     PlainTransport,
     is_unsendable,
 )
+from pure_agent_loop.llm.values import JsonObject
 
 if TYPE_CHECKING:
     import ssl
 
     from aiohttp.connector import Connection
-
-    from pure_agent_loop.llm.message_types import JsonObject
 
 
 MAX_HEADER_BYTES = 65_536

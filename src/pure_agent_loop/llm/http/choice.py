@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.addresses import has_proxy
+from pure_agent_loop.llm.values import JsonFields
 from pure_agent_loop.support.language import checked_choice
 from pure_agent_loop.support.variables import variable
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import PlainTransport, Transport
-    from pure_agent_loop.llm.message_types import JsonFields
 
 HTTP_VARIABLE = "PAL_HTTP"
 MIN_AIOHTTP = (3, 11)

@@ -37,6 +37,7 @@ from pure_agent_loop.llm.http.plain import (
     raise_failed,
     redirects_too_often,
 )
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 
 try:
     import httpx2 as library
@@ -46,7 +47,6 @@ except ImportError:  # the SDK before version 3 uses httpx
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 __all__ = ["DirectTransport", "HttpxResponse", "SdkTransport", "StackedTransport", "library", "tls_for"]
 

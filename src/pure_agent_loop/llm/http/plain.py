@@ -8,7 +8,7 @@ import math
 import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
@@ -20,12 +20,10 @@ from pure_agent_loop.llm.failures import (
     UnsendableError,
 )
 from pure_agent_loop.llm.http.bodies import CODINGS, read_whole
+from pure_agent_loop.llm.values import JsonFields, Options
 from pure_agent_loop.llm.waits import Headers
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.secrets.redaction import shown_url
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, Options
 
 # The SDK's defaults, so that all transports behave alike.
 SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0

@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
@@ -26,12 +26,9 @@ from pure_agent_loop.llm.responses.request import (
     held_by_server,
 )
 from pure_agent_loop.llm.responses.stream import ResponsesReader
-from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, Options, get
 from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.text import shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 MAX_FAILED_POLLS = 10  # maximum consecutive failed polls of a background response
 POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # timeouts in seconds of a poll and of a cancellation

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.cache_marks import cache_key
@@ -20,11 +20,9 @@ from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, plain_text, text_of
 from pure_agent_loop.llm.options import OptionNames
 from pure_agent_loop.llm.profiles import Default
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 ITEMS = "response_items"  # field of an assistant message: all items of the response, unchanged
 RESPONSE_ID = "response_id"  # field of an assistant message: id of the stored response

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError
 from pure_agent_loop.llm.calls import RejectedArguments
@@ -28,13 +28,10 @@ from pure_agent_loop.llm.responses.request import (
     text_of_item,
     text_parameter,
 )
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
+from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, TokenUsage, ToolCallDelta, count_of, get
 from pure_agent_loop.llm.wire import parse_json
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _REASONS = {"content_filter": "content_filter"}  # any other reason means a truncated response: ``length``
 # Error kinds by the code of a failed response; other errors are classified by their words.

@@ -34,7 +34,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pure_agent_loop.llm.base import ChatModel, GivesLikelihoods, profile_of, stream_of
 from pure_agent_loop.llm.messages import Message, is_question, text_of
@@ -44,14 +44,11 @@ from pure_agent_loop.llm.tool_modes.fill import AuxiliaryRequests, fill, is_able
 from pure_agent_loop.llm.tool_modes.react import write_history, write_words
 from pure_agent_loop.llm.tool_modes.tool_choice import wanted_tools, without_tools
 from pure_agent_loop.llm.tool_modes.typed_answers import format_of
-from pure_agent_loop.llm.values import Delta, ToolCallDelta, get
+from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, Options, ToolCallDelta, Tools, get
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.frames import unframed
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.text import shorten
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 NO_CONTENT = "N/A"
 MAX_TOOLS = 12  # each tool takes one request; with more tools, the model chooses in constrained output

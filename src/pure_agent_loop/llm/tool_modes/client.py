@@ -60,13 +60,12 @@ from pure_agent_loop.llm.tool_modes.typed_answers import (
     typed_request,
     with_room,
 )
-from pure_agent_loop.llm.values import NOTHING, Delta, ToolCallDelta
+from pure_agent_loop.llm.values import NOTHING, Delta, JsonFields, JsonObject, Options, ToolCallDelta, Tools
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import checked_choice
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
     from pure_agent_loop.llm.tool_modes.choose import Chooser
 
 

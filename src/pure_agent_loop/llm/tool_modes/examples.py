@@ -7,14 +7,12 @@ one without its solution, and a model that solves all of them gets more freedom.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.values import JsonObject
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.language import in_language
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonObject
 
 _NO_TOOL = {
     "en": (("answer",),),

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message, is_question, text_of
 from pure_agent_loop.llm.response import CUT_OFF, LLMResponse
 from pure_agent_loop.llm.tool_modes.examples import WorkedRequest, filled_examples
-from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.llm.values import JsonFields, JsonObject, Options, TokenUsage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.lazy import lazy_pattern
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 MAX_PIECE_WORDS = 8
 MAX_PIECES = 400

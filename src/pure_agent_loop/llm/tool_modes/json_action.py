@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.messages import text_of
@@ -25,11 +25,8 @@ from pure_agent_loop.llm.tool_modes.recover import (
     items_in,
     schemas_of,
 )
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
+from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 FINAL = "final_answer"
 ANSWER = "answer"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.llm.extra import MESSAGE_FIELDS
 from pure_agent_loop.llm.messages import Message, joined_content, text_of
@@ -29,11 +29,8 @@ from pure_agent_loop.llm.tool_modes.recover import (
     schemas_of,
     value_in_line,
 )
-from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
+from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, ToolCall, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 STOP = ["\nObservation:", "\n观察："]  # only at the start of a line, because an answer may contain the word
 _NO_ACTION = lazy_pattern(r"(?:none|no action|n/?a|无|不需要|没有|final[ _]answer|finish|-)\W*", re.I)

@@ -19,17 +19,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
 from pure_agent_loop.llm.response import ThinkSplitter, split_unopened
 from pure_agent_loop.llm.tool_modes.forms import ACTION, INPUT, OBSERVATION, Element, Marker, forms_in_use
 from pure_agent_loop.llm.tool_modes.positions import TextPosition
-from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.llm.values import JsonFields, ToolCall
 from pure_agent_loop.support.lazy import lazy_pattern
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields
 
 # -- checks of JSON from a model: the call it spells, and whether arguments could fit a JSON Schema ------
 # Supports the part of JSON Schema that tools use. As lenient as a tool's validation: ``"7"`` is accepted

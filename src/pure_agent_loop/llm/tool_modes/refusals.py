@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.values import NOTHING, Delta
+from pure_agent_loop.llm.values import NOTHING, Delta, JsonFields
 from pure_agent_loop.support.lazy import lazy_pattern
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields
 
 # Words of errors from servers or models that do not support tools.
 REFUSES_TOOLS = lazy_pattern(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import LLMError
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonObject, Options, Tools
+from pure_agent_loop.llm.values import JsonObject, Options, Tools
 
 _NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject if a request has no tools
 

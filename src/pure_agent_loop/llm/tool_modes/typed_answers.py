@@ -13,16 +13,14 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pure_agent_loop.llm.messages import Message, joined_content
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, Profile
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
+from pure_agent_loop.llm.values import JsonObject, Options, Tools
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.language import model_text, use_messages
-
-if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonObject, Options, Tools
 
 FINAL_RESULT = "final_result"
 MIN_TOKENS = 400  # lowest output limit that a profile can set for a typed answer
