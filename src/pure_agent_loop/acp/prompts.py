@@ -13,7 +13,6 @@ from pure_agent_loop.media import media_parts
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, safe_str
 
-_PDF = "application/pdf"
 MAX_TEXT = 100_000  # maximum characters of an embedded file; tools can read the rest
 
 
@@ -65,7 +64,7 @@ def _resource(block: Mapping[str, Any], number: int, folder: Path) -> tuple[str,
             content = f"{content[:MAX_TEXT]}\n{model_text('left_out', count=len(content) - MAX_TEXT)}"
         return model_text("resource", place=path, text=content), ""
     blob = text(inner, "blob")
-    if kind.startswith("image/") or kind == _PDF:
+    if kind.startswith("image/") or kind == "application/pdf":
         return model_text("attached", place=path), _data_url(kind, blob)
     return model_text("not_readable", place=path, kind=kind or "?"), ""
 

@@ -25,7 +25,6 @@ from pure_agent_loop.support.language import notice
 
 MAX_VALUES = 500  # maximum values per query
 _MIGRATION = "runs"  # name of the migration that filled the run table
-_TURNS = "pal_turns", "pal_durable.turns"
 DBOS_RUNS = "workflow_status", "dbos.workflow_status"  # DBOS's table of runs on SQLite and on PostgreSQL
 
 
@@ -163,7 +162,10 @@ class DbosCarrier:
 
     def adopt_runs(self) -> None:
         """Add the runs of an older version, without a run table; safe to interrupt or run concurrently."""
-        table, has_turns = RunTable(self._database), self._database.has_table(*_TURNS)
+        table, has_turns = (
+            RunTable(self._database),
+            self._database.has_table("pal_turns", "pal_durable.turns"),
+        )
         while missing := table.missing(MAX_VALUES, has_turns=has_turns):
             infos = {run.workflow_id: task_info(run) for run in self.list(workflow_ids=missing)}
             table.add_missing(infos[run_id] for run_id in missing if run_id in infos)

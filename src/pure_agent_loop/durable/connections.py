@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 POOL = 2  # connections; DBOS's migration needs two at the same time
 _WAIT_SECONDS = 30.0  # timeout for a connection from the pool
 _BEATS_PER_LEASE = 3
-_UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 
 
 class SharedConnections:
@@ -152,7 +151,9 @@ class _SharedOwner(StoreOwner):
             self._listener.end(self._renewed)
             # If this fails, the connection is lost and so is its lock.
             with contextlib.suppress(import_psycopg().Error, OSError):
-                self._listener.execute(_UNLOCK, (self._pool.lock_space, self._number))
+                self._listener.execute(
+                    "SELECT pg_advisory_unlock(%s, %s)", (self._pool.lock_space, self._number)
+                )
         self._number = None
 
     def _start(self) -> None:

@@ -35,7 +35,6 @@ from pure_agent_loop.support.variables import DATABASE_VARIABLE
 
 PATIENCE = 30.0  # seconds to retry while a database is unavailable
 PAGE = 500  # maximum events per query
-_PAUSE = 0.1
 _SETTLED_SECONDS = 5.0  # seconds after an outage during which other connections may still be broken
 _T = TypeVar("_T")
 Change = Callable[..., Any]  # function that executes a statement with values
@@ -334,7 +333,7 @@ class Database:
             else:
                 self._note_return()
                 return result
-            time.sleep(_PAUSE)
+            time.sleep(0.1)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:

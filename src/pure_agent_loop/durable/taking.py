@@ -18,7 +18,6 @@ from pure_agent_loop.durable.values import DurableError
 
 POLL_SECONDS = 0.25  # DBOS's poll interval, used on SQLite and while runs wait for a rate
 _GATHER_SECONDS = 0.02  # seconds to wait for further notifications before the queue is polled
-_PARAMETERS = ["stop_event", "dbos", "queue"]
 _OF_ENGINE = ("background_thread_stop_events", "_background_jobs_stop_event", "_background_threads")
 
 
@@ -71,7 +70,7 @@ def check_engine(dbos: Any, engine: Any) -> Callable[..., None]:
     function: Any = getattr(getattr(dbos, "_queue", None), "queue_worker_thread", None)
     parameters = [] if function is None else list(inspect.signature(function).parameters)
     missing = [name for name in _OF_ENGINE if not hasattr(engine, name)]
-    if parameters != _PARAMETERS or missing:
+    if parameters != ["stop_event", "dbos", "queue"] or missing:
         raise DurableError(
             "This version of DBOS is not supported: its parts differ from those of 3.4: queue_worker_thread("
             f"{', '.join(parameters)}), missing {missing}. Install dbos 3.4."

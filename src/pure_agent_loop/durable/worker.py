@@ -55,7 +55,6 @@ METRICS = {
     **ENGINE,
 }
 _WAITING = "SELECT 1 FROM {table} WHERE queue_name = ? AND status = 'ENQUEUED' LIMIT 1"
-_ENDED_WELL = ("completed", "cancelled")
 _ENGINE_LOCK = threading.Lock()  # DBOS allows one engine per process
 
 
@@ -356,7 +355,7 @@ class Worker:
         spent = {"steps": outcome["steps"], "tokens": tokens, "cost": cost}
         if reason in WAITING:
             LOG.info(notice("library.run_waits", **about, **spent))
-        elif reason in _ENDED_WELL:
+        elif reason in ("completed", "cancelled"):
             LOG.info(notice("library.run_ended", **about, **spent))
         else:
             error = outcome["error"] or reason

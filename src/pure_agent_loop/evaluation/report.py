@@ -34,7 +34,6 @@ from pure_agent_loop.support.text import present, shorten, to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
 RESERVED = ("passed", *MEASURES)
-_INTERVAL = "95 %"
 _HISTORY = ("messages", "system_prompt", "offered", "token_details")
 _DETAILS = ("case", "repeat", "session", "passed", "scores")  # optional keys of a line of `to_chat_jsonl`
 _WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels: plot width, width of the names, row height
@@ -518,7 +517,7 @@ def _table(first: str, groups: Sequence[tuple[str, Collection[Values]]]) -> list
     names = list(dict.fromkeys(name for values in cases for name in values if name not in RESERVED))
     k = _least(cases)
     powers = [f"pass^{k}", f"pass@{k}"] if k > 1 else []
-    header = [first, "passed", _INTERVAL, *powers, *names, *MEASURES[:-1], "cost"]
+    header = [first, "passed", "95 %", *powers, *names, *MEASURES[:-1], "cost"]
     return [header, *(_row(name, group, names, k) for name, group in groups)]
 
 

@@ -67,7 +67,6 @@ SILENCE = 45.0
 _UNLIMITED = (None, None)
 # Error kinds after which no other model is tried, because a shorter request may succeed.
 _NOT_FOR_OTHERS: frozenset[ErrorKind] = frozenset({"context_overflow"})
-_REFUSAL = "content_filter"
 # Error kinds of a model that works but rejects this request: no cooldown.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
 MINUTE = 60
@@ -245,7 +244,7 @@ class Fallback(StreamingClient):
                 async with aclosing(attempt.run(kwargs)) as deltas:
                     async for delta in deltas:
                         yield _moved(delta, len(written))
-                if attempt.finish() != _REFUSAL or not following or not self._on_refusal:
+                if attempt.finish() != "content_filter" or not following or not self._on_refusal:
                     member.cooldown.ready_at = 0.0
                     return
                 happened, reason, written = "model_refused", "", ""

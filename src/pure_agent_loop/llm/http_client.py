@@ -34,8 +34,6 @@ PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may need many minutes to read a long prompt, and a retry would start over
 # Placeholder, so that runs redact from their first response on.
 _SENT_LATER = "a key that the first request shows"
-_SENT_FIELDS = ("extra_headers", "extra_query")
-_JSON_PACKAGES = ("jiter", "pydantic_core")
 
 
 class HttpClient(BaseLLMClient):
@@ -87,7 +85,8 @@ class HttpClient(BaseLLMClient):
             redactor.learn_clients({value: name for name, value in self.secrets.items()})
             self._announced_to = redactor
         if "extra_headers" in options or "extra_query" in options:
-            sent = (self.secrets, *(secret_fields(options.get(name)) for name in _SENT_FIELDS))
+            extra = [secret_fields(options.get(name)) for name in ("extra_headers", "extra_query")]
+            sent = (self.secrets, *extra)
             found = {value: name for secrets in sent for name, value in secrets.items()}
             if len(found) > len(set(self.secrets.values())):
                 self._take_secrets(named_secrets((name, value) for value, name in found.items()))
@@ -173,7 +172,7 @@ class HttpClient(BaseLLMClient):
 
 def load_json_packages() -> None:
     """Import the packages that read and write JSON before a request, because the import is slow."""
-    for name in _JSON_PACKAGES:
+    for name in ("jiter", "pydantic_core"):
         importlib.import_module(name)
 
 

@@ -1,8 +1,8 @@
 """Types of messages in the chat-completions shape, with their parts, calls and tools.
 
-A caller's message is a `Message` of `llm.values`: any dict. `repair_history` makes a `HistoryMessage` of it, whose ``role``
-decides its fields. At run time both are plain dicts, so import this module for type checkers only: the
-classes take half a millisecond to create.
+A caller's message is a `Message` of `llm.values`: any dict. `repair_history` makes a `HistoryMessage` of it,
+whose ``role`` decides its fields. At run time both are plain dicts, so import this module for type checkers
+only: the classes take half a millisecond to create.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import shorten
 
 SHIPPED = Path(__file__).with_name("prices.json")
-_HEAD = ("source", "date", "licence", "currency")
 _COMPACT_DATE = re.compile(r"(?<=-)(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?!\d)")
 _HOURS = re.compile(r"\d\d:\d\d-\d\d:\d\d")
 _KINDS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
@@ -99,7 +98,9 @@ class PriceList:
     """
 
     def __init__(self, data: JsonFields) -> None:
-        self.source, self.date, self.licence, self.currency = (str(data[name]) for name in _HEAD)
+        self.source, self.date, self.licence, self.currency = (
+            str(data[name]) for name in ("source", "date", "licence", "currency")
+        )
         self._providers: list[JsonObject] = data["providers"]
         self._by_id = {provider["id"]: provider for provider in self._providers}
 

@@ -18,7 +18,6 @@ from pure_agent_loop.llm.messages import calls_of
 from pure_agent_loop.llm.values import Delta, JsonFields, Message, ToolCallDelta
 
 PLAIN_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,63}"  # every server accepts such a name
-_PROPERTIES = ("properties", "dependentRequired", "dependentSchemas")
 _HASH_DIGITS = 8
 _BOUND = re.compile(r"\{\d*,(\d+)\}\Z")
 _TEXT = -1  # key of the response's text; the texts of calls have their indexes as keys
@@ -50,7 +49,7 @@ class PropertyNames:
     def _keyword(self, key: str, value: Any) -> Any:
         if key == "required" and isinstance(value, list):
             return [self._sent.get(name, name) for name in value]
-        if key in _PROPERTIES and isinstance(value, Mapping):
+        if key in ("properties", "dependentRequired", "dependentSchemas") and isinstance(value, Mapping):
             return {
                 self._sent.get(name, name): self._keyword("required", inner)
                 if isinstance(inner, list)

@@ -33,7 +33,6 @@ from pure_agent_loop.media import made_media
 from pure_agent_loop.support.text import clean_text
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
-_QUOTES = ("`", "'", '"')
 OUTPUT_LIMIT = "output_limit"  # internal reason: the response was cut off but must not be continued
 REFUSED = "refused"  # internal reason: the model refused, so the response so far is discarded, calls included
 CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT, REFUSED)
@@ -134,7 +133,7 @@ def split_unopened(text: str) -> tuple[str, str]:
     The first closing tag counts only if it is neither quoted nor inside a code block.
     """
     before, closing, after = text.partition(ThinkSplitter.CLOSE)
-    is_quoted = before[-1:] in _QUOTES and before[-1:] == after[:1]
+    is_quoted = before[-1:] in ("`", "'", '"') and before[-1:] == after[:1]
     if not closing or is_quoted or before.count("```") % 2 or ThinkSplitter.OPEN in before:
         return text, ""
     return after.lstrip("\n"), before.strip("\n")

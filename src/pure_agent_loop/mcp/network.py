@@ -21,7 +21,6 @@ from pure_agent_loop.mcp.settings import MAX_BYTES, ServerSettings
 from pure_agent_loop.support.language import model_text
 
 CONNECT_SECONDS = 10.0
-_HERE = ("localhost", "127.0.0.1", "[::1]")
 READ_SECONDS = 600.0  # seconds without data; calls have their own deadlines
 
 
@@ -80,7 +79,7 @@ def _past_proxies(url: str) -> dict[str, None]:
     """Return the hosts that bypass proxies: this machine's names, and the URL's host if it is loopback."""
     host = urllib.parse.urlsplit(url).hostname or ""
     own = [f"[{host}]" if ":" in host else host] if is_loopback(url) else []
-    return {f"all://{name}": None for name in (*_HERE, *own)}
+    return {f"all://{name}": None for name in ("localhost", "127.0.0.1", "[::1]", *own)}
 
 
 async def _rejects_session(response: Any, is_in_url: bool) -> bool:

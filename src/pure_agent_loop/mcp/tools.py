@@ -21,7 +21,6 @@ MAX_TOOLS = 2_000  # per server
 MAX_NAME = 64
 MAX_ABOUT, MAX_ABOUT_FIELD = 2_000, 500  # maximum characters of the descriptions of a tool and of a field
 MAX_SCHEMA, MAX_DEPTH = 50_000, 40
-_TEXTS = ("description", "title", "$comment")
 _UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]+")
 
 Call = Callable[..., Awaitable[Any]]
@@ -127,7 +126,7 @@ def _cleaned(schema: Any, depth: int) -> Any:
     if isinstance(schema, dict):
         return {
             key: _short(value, MAX_ABOUT_FIELD)
-            if key in _TEXTS and isinstance(value, str)
+            if key in ("description", "title", "$comment") and isinstance(value, str)
             else _cleaned(value, depth - 1)
             for key, value in schema.items()
         }

@@ -15,7 +15,6 @@ from pure_agent_loop.prompts.values import Prompts, ToolWords
 from pure_agent_loop.support.language import current_messages, in_language
 
 __all__ = ["CHINESE", "ENGLISH", "Prompts", "ToolWords", "current_prompts", "prompts_for", "react_prompt"]
-_BY_LANGUAGE = {"en": ENGLISH, "zh": CHINESE}
 
 
 def current_prompts() -> Prompts:
@@ -34,7 +33,7 @@ def prompts_for(language: str | None = None) -> Prompts:
     Raises:
         ConfigError: The language is not supported.
     """
-    return in_language(_BY_LANGUAGE, language)
+    return in_language({"en": ENGLISH, "zh": CHINESE}, language)
 
 
 def react_prompt(role: str = "", constraints: Sequence[str] = (), language: str | None = None) -> str:

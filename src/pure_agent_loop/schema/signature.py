@@ -18,7 +18,6 @@ from pure_agent_loop.tool_context import RunContext
 _GUESSABLE = (bool, int, float, str, list, dict)
 _BUILTINS = {kind.__name__: kind for kind in _GUESSABLE}
 _CONTEXT_TEXT = lazy_pattern(r"(?:\w+\.)*RunContext\b")
-_POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -209,7 +208,7 @@ def _refuse_unnamed(name: str, declared: list[inspect.Parameter]) -> None:
             "(use a list or dict for open-ended input). Decorators of the function "
             "need functools.wraps."
         )
-    if only := [p.name for p in declared if p.kind is _POSITIONAL_ONLY]:
+    if only := [p.name for p in declared if p.kind is inspect.Parameter.POSITIONAL_ONLY]:
         raise ConfigError(
             f"Tool {name!r}: positional-only parameter {_quoted(only)} cannot be passed by name, "
             "as models do. Remove the '/' from the signature."

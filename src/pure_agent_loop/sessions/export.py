@@ -16,7 +16,6 @@ from pure_agent_loop.support.prose import fenced, prose_to_html, prose_to_markdo
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted, parsed_object
 
-_TITLE = "Session"
 _FOLDED = ("call", "result", "thinking", "notice")
 _MAX_TITLE = 80  # characters
 _MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
@@ -119,7 +118,7 @@ def to_html(records: Sequence[Record], title: str = "") -> str:
 
 
 def _title(story: Story, title: str) -> str:
-    return one_line(title or story.title, _MAX_TITLE) or _TITLE
+    return one_line(title or story.title, _MAX_TITLE) or "Session"
 
 
 def _in_pairs(entries: Sequence[Entry]) -> list[tuple[Entry, Entry | None]]:

@@ -24,7 +24,6 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
-_HOOKS = ("before_tool", "after_tool", "on_stop")
 _SECRET_OPTIONS = ("extra_headers", "extra_query")  # options whose values may be API keys
 _BEHAVIORS = ("deny", "ask", "allow")
 
@@ -59,7 +58,7 @@ def describe(kit: Kit) -> dict[str, Any]:
         "functions": {
             "can_use_tool": kit.can_use_tool is not None,
             "on_ask": kit.on_ask is not None,
-            **{name: len(getattr(kit.hooks, name)) for name in _HOOKS},
+            **{name: len(getattr(kit.hooks, name)) for name in ("before_tool", "after_tool", "on_stop")},
             "max_stops": kit.hooks.max_stops,
         },
         "budget": budget

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 8  # maximum depth of nested agent tools
 MAX_CONCURRENT = 8
-_UNCUT = 1_000_000
 
 
 # -- the kit's placeholder for subagent tasks, bound to a run when the run begins ------------------------
@@ -88,7 +87,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         name=tool_name(agent_name)[:32],
         description=texts,
         prompt="",
-        max_result_chars=_UNCUT,  # not truncated here, because the parent run truncates long results
+        max_result_chars=1_000_000,  # not truncated here, because the parent run truncates long results
         agent=agent,
     )
 

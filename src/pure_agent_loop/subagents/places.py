@@ -24,7 +24,6 @@ MAX_COPIED_BYTES = 200_000_000
 MAX_COPIED_FILES = 20_000
 MAX_DIFF_CHARS = 20_000
 _MAX_COMPARED_BYTES = 500_000
-_GIT_SECONDS = 60.0
 # The data of a repository: git runs nothing that it contains or names. A checkout links to this data and has
 # its own configuration; the repository's configuration and hooks are never read.
 _DATA = ("objects", "refs", "logs", "packed-refs", "shallow", "info", "lfs")
@@ -281,7 +280,7 @@ class Worktree:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_GIT_SECONDS,
+                timeout=60.0,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:

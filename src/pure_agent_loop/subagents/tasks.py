@@ -39,7 +39,6 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     **{state: frozenset({"pending"}) for state in ENDED},
 }
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,40}")
-_POLL_SECONDS = 0.05
 # Matches the message `headline` in both languages.
 _HEADLINE = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
 _OPEN_STATES = ("pending", "backgrounded")
@@ -286,7 +285,7 @@ class TaskStore:
         self._write(task_id, "kill", "")
         until = time.monotonic() + patience
         while self.is_running(task_id) and time.monotonic() < until:
-            time.sleep(_POLL_SECONDS)
+            time.sleep(0.05)
         return self.get(task_id)
 
     def is_to_be_killed(self, task_id: str) -> bool:

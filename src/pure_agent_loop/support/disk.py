@@ -12,7 +12,6 @@ from typing import Protocol
 from pure_agent_loop.errors import SessionWriteError
 from pure_agent_loop.support.locking import OPEN_FLAGS, is_still
 
-_CHUNK = 1 << 20
 _CUT_OFF = "it was truncated while open. Open it again to keep the remaining records"
 TAKEN_AWAY = "the file was deleted, renamed or replaced while open. Restore it, or start again"
 
@@ -139,7 +138,7 @@ class Appender:
         target = os.open(torn, os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o600)
         try:
             os.lseek(self._handle, start, os.SEEK_SET)
-            while chunk := os.read(self._handle, _CHUNK):
+            while chunk := os.read(self._handle, 1 << 20):
                 write_all(target, chunk)
             write_all(target, b"\n")
             flush_to_disk(target)

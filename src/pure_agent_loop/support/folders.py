@@ -9,14 +9,13 @@ from pathlib import Path
 from pure_agent_loop.support.variables import variable
 
 HOME_VARIABLE = "PAL_HOME"
-_APP = "pure-agent-loop"
 
 
 def data_folder() -> Path:
     """Return ``PAL_HOME`` if set, else the platform's folder for application data."""
     if named := variable(HOME_VARIABLE):
         return Path(named).expanduser().resolve()
-    return _platform_folder() / _APP
+    return _platform_folder() / "pure-agent-loop"
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

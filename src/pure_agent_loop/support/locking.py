@@ -47,7 +47,6 @@ else:
         return True
 
 
-_MAX_BYTES = 1_000
 _HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()
 MEMORY_FILE = "MEMORY.md"
 PATIENCE_SECONDS = 10.0
@@ -195,7 +194,7 @@ def _locked(session_id: str, handle: int) -> SessionLockedError:
 def _read_holder(handle: int) -> tuple[int | None, str, float | None]:
     try:
         os.lseek(handle, 0, os.SEEK_SET)
-        holder: Any = json.loads(os.read(handle, _MAX_BYTES))
+        holder: Any = json.loads(os.read(handle, 1_000))
         pid, since = int(holder["pid"]), float(holder["since"])
         time.gmtime(since)
         return pid, str(holder["host"]), since

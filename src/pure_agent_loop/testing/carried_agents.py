@@ -20,7 +20,6 @@ from pure_agent_loop.testing.llm import ScriptedLLM
 from pure_agent_loop.testing.script import answer, call
 from pure_agent_loop.tool import tool
 
-_PAUSE = 0.05
 # Names of functions that write; `do_commit` is SQLAlchemy's.
 _WRITES = ("append", "append_all", "change", "change_many", "transaction", "do_commit")
 CHANGED = "changed"  # if this file exists, processes that start have other agents, and append their pid
@@ -49,7 +48,7 @@ def carrier_agents(folder: str) -> Mapping[str, Agent]:
         """Record an effect, and wait until the test opens the gate."""
         put.function(run, n)
         while not (Path(folder) / "gate").exists():
-            time.sleep(_PAUSE)
+            time.sleep(0.05)
         return f"put {n}"
 
     @tool

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 KILLS = 12
 CALLS = 1_000
 PATIENCE = 60.0  # maximum seconds to wait for other processes
-_PAUSE = 0.05
 _WIDE = 10
 _TOO_LATE = 1_000_000  # a point number that no run reaches
 
@@ -132,7 +131,7 @@ class _Trial:
             if time.monotonic() > deadline:
                 raise ScriptError(f"{what}: it has not happened in {PATIENCE:.0f} s")
             self.place.revive()
-            time.sleep(_PAUSE)
+            time.sleep(0.05)
         return found
 
     def stopped(self, handle: Handle) -> TaskInfo:

@@ -20,7 +20,6 @@ ChaosKind = Literal[
     "connection", "overloaded", "rate_limit", "timeout", "incomplete", "empty", "reset", "cut"
 ]
 CHAOS_KINDS: tuple[ChaosKind, ...] = get_args(ChaosKind)
-_MID_STREAM = ("reset", "cut")
 _ERRORS: dict[str, Callable[[], Exception]] = {
     "connection": lambda: ConnectionRefusedError("chaos: the connection was refused"),
     "overloaded": lambda: LLMError("chaos: overloaded", kind="overloaded", status=503),
@@ -106,7 +105,7 @@ class ChaosLLM(BaseLLMClient):
     ) -> AsyncIterator[Delta]:
         """Stream the inner client's answer, with a fault before or between the pieces. As `chat`."""
         question, kind = self._roll(messages)
-        if kind is not None and kind not in _MID_STREAM:
+        if kind is not None and kind not in ("reset", "cut"):
             yield _early_fault(kind)
             return
         answer = question.kept

@@ -27,7 +27,6 @@ from pure_agent_loop.testing.gate import ScriptError
 from pure_agent_loop.testing.killed_runs import MOMENTS, Kill, KilledRuns, MakeJournal
 from pure_agent_loop.testing.killed_work import WorkVersion
 
-_SECONDS = 600
 _MANY, _IN_PARALLEL = 1000, 10
 _SEVERAL = 5  # maximum consecutive attempts of a run that are killed at the same write
 _CHILD = "import sys; from pure_agent_loop.testing.journals import run_rule; run_rule(*sys.argv[1:])"
@@ -72,7 +71,7 @@ def journal_contract(
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 capture_output=True,
                 text=True,
-                timeout=_SECONDS,
+                timeout=600,
                 check=False,
             )
         if done.returncode:

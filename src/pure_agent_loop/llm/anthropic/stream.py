@@ -46,7 +46,6 @@ _REASONS = {
     "refusal": REFUSED,
     "model_context_window_exceeded": OUTPUT_LIMIT,
 }
-_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 _OPENED_BY = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking"}
 _PIECES = {"text": ("text",), "thinking": ("thinking", "signature")}
 _PLAIN_KEYS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
@@ -284,7 +283,7 @@ class _OpenBlock:
         content.update({name: "".join(pieces) for name, pieces in self._pieces.items()})
         if content.get("citations") is None:
             content.pop("citations", None)
-        if content.get("type") not in _CALLS:
+        if content.get("type") not in ("tool_use", "server_tool_use", "mcp_tool_use"):
             return
         if not "".join(self._input):
             if self._call is not None and content.get("input"):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _PROFILE = Profile("Gemini", thinking={}, control_tokens=())
 MAX_MALFORMED = 100  # maximum malformed responses to remember until their requests are repeated
-_VERSIONS = ("/v1", "/v1beta", "/v1alpha")
 
 
 class GeminiClient(ProtocolClient):
@@ -85,7 +84,7 @@ class GeminiClient(ProtocolClient):
 
     def _endpoint(self) -> str:
         base = self.base_url.rstrip("/")
-        version = "" if base.endswith(_VERSIONS) else "/v1beta"
+        version = "" if base.endswith(("/v1", "/v1beta", "/v1alpha")) else "/v1beta"
         return f"{base}{version}{self.path}{urllib.parse.quote(self.model.removeprefix('models/'))}"
 
     def _model_address(self) -> str:

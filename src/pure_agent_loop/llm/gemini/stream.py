@@ -42,7 +42,6 @@ _FAILED: dict[str, tuple[str, ErrorKind]] = {
     "MISSING_THOUGHT_SIGNATURE": ("The server rejected the history", "bad_request"),
     "PUP_LIMITED_DISABLED": ("The account is limited or disabled", "auth"),
 }
-_NO_REASONS = ("FINISH_REASON_UNSPECIFIED", "", None)
 _PLAIN = ({"text"}, {"text", "thought"}, {"functionCall"})
 
 
@@ -82,7 +81,7 @@ class GeminiReader(ProtocolReader):
         for candidate in list(filter(None, chunk.get("candidates") or ()))[:1]:
             for part in filter(None, (candidate.get("content") or {}).get("parts") or ()):
                 yield from self._part({name: value for name, value in part.items() if value is not None})
-            if candidate.get("finishReason") not in _NO_REASONS:
+            if candidate.get("finishReason") not in ("FINISH_REASON_UNSPECIFIED", "", None):
                 self._reason = candidate["finishReason"]
                 self._details = candidate.get("finishMessage") or _blocked_categories(candidate)
 

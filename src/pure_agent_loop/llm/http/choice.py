@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 HTTP_VARIABLE = "PAL_HTTP"
 MIN_AIOHTTP = (3, 11)
-_LIBRARIES = ("aiohttp", "httpx")
 _PLAIN_SETTINGS = {
     "api_key", "base_url", "max_retries", "timeout", "default_headers", "endpoint", "auth_headers",
 }  # fmt: skip
@@ -40,7 +39,7 @@ def transport_for(settings: JsonFields) -> Transport:
     """
     wanted = variable(HTTP_VARIABLE).strip().lower()
     if wanted:
-        checked_choice(HTTP_VARIABLE, wanted, _LIBRARIES)
+        checked_choice(HTTP_VARIABLE, wanted, ("aiohttp", "httpx"))
     from pure_agent_loop.llm.http.plain import check_seconds
 
     check_seconds(settings.get("timeout"))

@@ -34,18 +34,14 @@ from pure_agent_loop.local.engine.leases import (
 )
 from pure_agent_loop.support.locking import file_lock
 
-_NICENESS = 5
 _START_GRACE = 20.0
-_SLOTS = 1
-_PROMPT_CACHE_MIB = 512
-_WARNINGS_ONLY = 2
 
 
 def main(arguments: Sequence[str]) -> None:
     """Load the model, serve until no lease is left, then end the process."""
     options = _options(arguments)
     if hasattr(os, "nice"):
-        os.nice(_NICENESS)
+        os.nice(5)
     key = secrets.token_urlsafe(32)
     listener = socket.create_server((HOST, 0))
     engine = start_engine(options.model, options.context, key)
@@ -84,14 +80,14 @@ def start_engine(model: Path, context: int, key: str) -> Any:
     params.model.path = str(model)
     params.model_alias = {model.stem}
     params.n_ctx = context
-    params.n_parallel = _SLOTS
+    params.n_parallel = 1
     params.hostnames = [HOST]
     params.port = 0
     params.api_keys = [key]
     params.use_jinja = True
     params.ui = params.endpoint_slots = params.fit_params = False
-    params.cache_ram_mib = _PROMPT_CACHE_MIB
-    params.verbosity = _WARNINGS_ONLY  # keep prompts out of the log
+    params.cache_ram_mib = 512
+    params.verbosity = 2  # keep prompts out of the log
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = thread_count()
     return xllamacpp.Server(params)
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 VERSION = 1
 LOOP_PATIENCE = 2.0
-_CLOSE_SECONDS = 1.0
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _MIN_PAUSE, _MAX_PAUSE = 0.05, 1.0
 # Seconds after which an unresponsive connection is given up.
@@ -88,7 +87,6 @@ INSERT INTO @version VALUES (%d);
 _ABANDONED: list[Any] = []
 _BEATS_PER_LEASE = 5
 _RETRY_SECONDS = 0.25
-_JOIN_SECONDS = 1.0
 _INSERT_OWNER = """
 INSERT INTO @owners (name, host, pid, beat, lease) VALUES (%s, %s, %s, clock_timestamp(), %s) RETURNING number
 """
@@ -210,7 +208,7 @@ class ConnectionPool:
         self._is_closed = True
         for _ in range(self._connections):
             with contextlib.suppress(queue.Empty):
-                connection = self._slots.get(timeout=_CLOSE_SECONDS)
+                connection = self._slots.get(timeout=1.0)
                 if connection is not None:
                     connection.close()
         for _ in range(self._connections):  # wake waiting threads, so that they find the store closed
@@ -418,7 +416,7 @@ class StoreOwner:
             return
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=_JOIN_SECONDS)
+            self._thread.join(timeout=1.0)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

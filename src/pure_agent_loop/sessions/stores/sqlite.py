@@ -38,7 +38,6 @@ from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock
 _APPLICATION = 0x50414C53
 _VERSION = 1
 _LOCK_SECONDS = 30.0
-_POLL_SECONDS = 0.01
 _SCHEMA = """
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, made REAL NOT NULL, fence INTEGER NOT NULL);
@@ -332,7 +331,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:  # noqa: PERF203 - retried
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
-            time.sleep(_POLL_SECONDS)
+            time.sleep(0.01)
         else:
             return
 
