@@ -124,9 +124,7 @@ async def template(s: ProbeSession) -> Found:
 
 def system_message(s: ProbeSession, answer: ProbeResponse) -> Found:
     """Test whether a leading system message is accepted and followed."""
-    if s.client.profile.system_role == "user":
-        return "no", notice("doctor.prepended")
-    return _obeyed(answer)
+    return ("no", notice("doctor.prepended")) if s.client.profile.system_role == "user" else _obeyed(answer)
 
 
 def _obeyed(answer: ProbeResponse) -> Found:
@@ -177,9 +175,7 @@ async def temperature(s: ProbeSession) -> Found:
 def _left_out(s: ProbeSession, field: str) -> Found | None:
     if field in s.before.refuses:
         return "no", notice("doctor.profile_omits", name=repr(s.before.name))
-    if field in s.client.profile.refuses:
-        return "no", notice("doctor.server_rejects_field")
-    return None
+    return ("no", notice("doctor.server_rejects_field")) if field in s.client.profile.refuses else None
 
 
 async def max_tokens(s: ProbeSession) -> Found:

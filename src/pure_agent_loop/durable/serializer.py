@@ -47,9 +47,7 @@ def json_serializer() -> Any:
 
         def deserialize(self, serialized_data: str) -> Any:
             value = json.loads(serialized_data)
-            if "error" in value:
-                return _Failure(": ".join(map(str, value["error"])))
-            return value["value"]
+            return _Failure(": ".join(map(str, value["error"]))) if "error" in value else value["value"]
 
         def name(self) -> str:
             return "pal_json"

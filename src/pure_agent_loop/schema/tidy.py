@@ -67,9 +67,9 @@ class _Inliner:
     def _value(self, key: str, value: Any) -> Any:
         if key in _DATA:
             return value
-        if key in _NAMED:
-            return {name: self._walk(item) for name, item in value.items()}
-        return self._walk(value)
+        return (
+            {name: self._walk(item) for name, item in value.items()} if key in _NAMED else self._walk(value)
+        )
 
 
 def _without_single_all_of(node: dict[str, Any]) -> dict[str, Any]:

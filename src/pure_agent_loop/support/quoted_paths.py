@@ -15,9 +15,7 @@ _BYTES = {letter: byte for byte, letter in _LETTERS.items()} | {f"{byte:03o}": b
 
 def quoted_path(path: str) -> str:
     """Return a path as a listing shows it; `unquoted_path` reads it back."""
-    if _ODD.search(path) is None:
-        return path
-    return f'"{_SPECIAL.sub(_escaped, path)}"'
+    return path if _ODD.search(path) is None else f'"{_SPECIAL.sub(_escaped, path)}"'
 
 
 def unquoted_path(path: str) -> str:

@@ -97,9 +97,7 @@ class ScriptedLLM(BaseLLMClient):
             Exception: The scripted exception.
         """
         plan = await self._plan(LLMRequest(*_copies(messages, tools, kwargs)))
-        if plan.response is not None:
-            return plan.response
-        return await assembled(_play(plan))
+        return plan.response if plan.response is not None else await assembled(_play(plan))
 
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any

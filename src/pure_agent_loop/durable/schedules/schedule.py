@@ -131,9 +131,7 @@ def due_times(times: Times, next_at: float, now: float, missed: str, limit: int)
     late = due[: len(due) - len(on_time)]
     if missed == "all":
         return [*late[-limit:], *on_time]
-    if missed == "once" and not on_time:
-        return late[-1:]
-    return on_time
+    return late[-1:] if missed == "once" and not on_time else on_time
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -276,9 +274,9 @@ class Schedule:
         Args:
             anchor: Start of the first `every` interval.
         """
-        if self.every is not None:
-            return Interval(self.every, anchor)
-        return Cron(self.cron or "", self.timezone)
+        return (
+            Interval(self.every, anchor) if self.every is not None else Cron(self.cron or "", self.timezone)
+        )
 
     def session_id(self) -> str | None:
         """Return the session of the runs; None for a new session per run."""

@@ -33,9 +33,7 @@ def file_name(session_id: str) -> str:
     if is_device or parts[0] == "." or not any("%" in part for part in parts):
         parts[0] = _escaped(session_id[0])
     name = "".join(parts)
-    if len(name) <= MAX_NAME:
-        return name
-    return _HASHED + hashlib.sha256(session_id.encode()).hexdigest()
+    return name if len(name) <= MAX_NAME else _HASHED + hashlib.sha256(session_id.encode()).hexdigest()
 
 
 def _escaped(character: str) -> str:

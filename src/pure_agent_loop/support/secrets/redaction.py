@@ -267,9 +267,7 @@ class Redactor:
             items = [self._walk(entry, depth + 1) for entry in value]
             same = all(a is b for a, b in zip(items, value, strict=True))
             return value if same else tuple(items) if isinstance(value, tuple) else items
-        if isinstance(value, BaseException):
-            return value
-        return self._walk(to_jsonable(value), depth + 1)
+        return value if isinstance(value, BaseException) else self._walk(to_jsonable(value), depth + 1)
 
     def _spans(self, text: str) -> list[tuple[int, int, str]]:
         """Return spans of known secrets in order, overlaps merged: start, end, name."""
