@@ -139,7 +139,7 @@ def test_source_archive_holds_all_files_for_make(release):
     assert needed <= names
 
 
-def test_builds_that_differ_are_no_release(tmp_path, monkeypatch):
+def test_differing_builds_fail_the_release(tmp_path, monkeypatch):
     """A build hook with the clock in it makes two wheels of one archive."""
     project = tmp_path / "project"
     (project / "src" / "pure_agent_loop").mkdir(parents=True)

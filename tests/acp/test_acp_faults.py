@@ -165,7 +165,7 @@ def test_a_large_file_is_put_in_as_far_as_it_helps(editor, session, server):
     assert "application/x-thing" in said
 
 
-def test_a_picture_that_the_model_cannot_see_is_said(editors, tmp_path, server):
+def test_unsupported_picture_is_reported(editors, tmp_path, server):
     editor = editors(more={"PAL_MODEL": "blind"})
     session = editor.open(tmp_path)
     image = {"type": "image", "mimeType": "image/png", "data": picture()}
@@ -216,7 +216,7 @@ def test_a_server_that_an_editor_names_goes_before_one_of_the_settings(editors, 
     assert "MCP server 'my-places' of your settings skipped: the editor defines it too" in str(editor.updates)
 
 
-def test_an_editor_that_no_longer_listens_is_gone(editors, tmp_path):
+def test_closed_editor_output_ends_the_connection(editors, tmp_path):
     argv = [*editors.command, "--permission-mode", "auto"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with running(argv, env=editors.env, **pipes) as agent:

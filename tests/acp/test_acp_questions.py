@@ -47,7 +47,7 @@ def test_a_question_shows_the_change_and_once_is_once(editor, session, tmp_path)
     assert len(editor.questions) == 2
 
 
-def test_no_means_that_nothing_happens(editor, session, tmp_path):
+def test_denied_call_has_no_effect(editor, session, tmp_path):
     editor.choose = lambda _: "reject_once"
     assert editor.prompt(session, "write it") == "end_turn"
     assert editor.call("write_file")["status"] == "failed"
@@ -77,7 +77,7 @@ def test_an_answer_can_hold_for_the_folder(editor, session, tmp_path):
     assert len(editor.questions) == 1
 
 
-def test_a_question_that_is_left_ends_the_prompt(editor, session, tmp_path):
+def test_cancelled_question_ends_the_prompt(editor, session, tmp_path):
     editor.choose = lambda _: ""
     assert editor.prompt(session, "write it") == "cancelled"
     editor.choose = lambda _: "no such option"

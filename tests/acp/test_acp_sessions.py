@@ -52,7 +52,7 @@ def test_capabilities_are_announced(editor):
     assert editor.error("authenticate", {"methodId": "x"})["error"]["code"] == -32602
 
 
-def test_a_call_that_cannot_work_says_that_nobody_was_asked(editors, folder):
+def test_unworkable_call_is_shown_as_not_asked(editors, folder):
     first = editors()
     session = first.open(folder)
     assert first.prompt(session, "edit it") == "end_turn"

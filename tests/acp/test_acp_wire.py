@@ -87,7 +87,7 @@ def test_mistake_is_reported(editor, tmp_path):
     editor.check()
 
 
-def test_a_home_is_refused_when_it_is_opened_and_the_way_out_is_said(editor, editors):
+def test_home_folder_is_refused_on_open_and_the_error_names_the_option(editor, editors):
     home = editor.env["HOME"]
     told = editor.error("session/new", {"cwd": home, "mcpServers": []})["error"]["message"]
     assert told.startswith("cwd: ")
@@ -190,7 +190,7 @@ def test_text_is_passed_on_unchanged(editor, tmp_path):
     editor.check()
 
 
-def test_started_without_an_editor_it_says_so(editors):
+def test_closed_standard_input_is_a_usage_error(editors):
     argv = ["sh", "-c", '"$@" <&-', "sh", *editors.command]
     done = subprocess.run(argv, env=editors.env, capture_output=True, text=True)
     assert done.returncode == 2

@@ -185,7 +185,7 @@ for _ in range(3):
 
 
 @posix_only
-def test_a_disk_that_takes_no_more(tmp_path):
+def test_full_disk_is_reported_and_the_log_stays_valid(tmp_path):
     done = python(FULL, str(tmp_path / "log"))
     assert done.stdout.count("log: File too large. Free space") == 3, done.stderr
     found = verify(tmp_path / "log", key="")

@@ -165,6 +165,6 @@ def test_any_value_gets_a_verdict(value, questions, checker):
     assert not checker.check(question, calls((AREA, {"base": value, "height": 5}))).right
 
 
-def test_a_package_that_is_not_there_is_an_error_not_a_verdict(tmp_path, questions):
+def test_missing_package_is_an_error_instead_of_a_verdict(tmp_path, questions):
     with Checker(tmp_path) as broken, pytest.raises(PureAgentLoopError, match="checker's process"):
         broken.check(questions("simple_python")[0], calls((AREA, {})))

@@ -262,7 +262,7 @@ def test_typed_options_win_over_variables(pal, server, package):
     assert (options["model"], options["temperature"], options["max_tokens"]) == ("m", 0, 77)
 
 
-def test_a_set_that_is_none_is_refused_before_anything_is_made(tmp_path):
+def test_unknown_set_is_refused_before_files_are_created(tmp_path):
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     args = parser.parse_args(["--sets", "simple", "--out", str(tmp_path / "r")])

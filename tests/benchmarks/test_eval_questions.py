@@ -49,7 +49,7 @@ def test_groups_name_sets():
 
 
 @pytest.mark.parametrize("names", [["simple"], [""], []])
-def test_a_set_that_is_none_is_refused(names):
+def test_unknown_set_is_refused(names):
     with pytest.raises(ConfigError, match="set"):
         set_names(names)
 

@@ -78,7 +78,7 @@ BROKEN = ["nonsense", "[]", "null", "{}", "[" * 100_000, json.dumps({**asdict(re
 
 
 @pytest.mark.parametrize("line", BROKEN)
-def test_lines_that_are_no_results_are_counted(tmp_path, line):
+def test_lines_without_results_are_counted(tmp_path, line):
     path = tmp_path / "r.jsonl"
     write(path, record(0))
     path.write_text(f"{line}\n\n{path.read_text()}")
@@ -86,7 +86,7 @@ def test_lines_that_are_no_results_are_counted(tmp_path, line):
     assert (file.broken, list(file.records)) == (1, ["multiple_0"])
 
 
-def test_bytes_that_are_no_text_are_a_broken_line(tmp_path):
+def test_undecodable_bytes_are_a_broken_line(tmp_path):
     path = tmp_path / "r.jsonl"
     write(path, record(0))
     path.write_bytes(path.read_bytes() + b"\xff\xfe\x00\n")
@@ -124,7 +124,7 @@ def test_a_file_that_holds_something_else_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "no/such/folder/r.jsonl"])
-def test_a_file_that_cannot_be_is_a_mistake_of_the_caller(tmp_path, name):
+def test_impossible_file_name_raises_a_config_error(tmp_path, name):
     with pytest.raises(ConfigError, match="cannot be used"):
         ResultsFile(tmp_path / name, RUN)
 

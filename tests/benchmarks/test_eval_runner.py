@@ -149,12 +149,12 @@ def test_failure_common_to_all_questions_ends_the_run(kind, questions, checker):
     assert [record.error_type for record in records] == [f"request:{kind}"]
 
 
-def test_a_server_that_is_gone_ends_it(questions, checker):
+def test_lost_server_ends_the_evaluation(questions, checker):
     records = failing(LLMError("gone", kind="connection"), questions("irrelevance")[:9], checker)
     assert len(records) == LOST_AFTER
 
 
-def test_a_server_that_comes_back_does_not_end_it(questions, checker):
+def test_returning_server_does_not_end_the_evaluation(questions, checker):
     gone = [LLMError("gone", kind="connection")] * 3  # the first try and two more
     asked = questions("irrelevance")[:7]
     records = ask(ScriptedLLM([*gone, *gone, "No.", *gone, *gone, "No.", "No."]), checker, asked)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("way", ["run", "arun", "run_stream", "arun_stream"])
-def test_a_token_that_was_cancelled_before_lets_nothing_happen(way):
+def test_run_with_a_cancelled_token_does_nothing(way):
     token, llm = CancelToken(), ScriptedLLM([])
     token.cancel("never")
     agent = Agent(llm=llm, tools=[add])
@@ -340,7 +340,7 @@ class TestInterrupt:
         assert not block.fired
         await until(lambda: True)
 
-    async def test_one_that_is_entered_again_keeps_its_timer_and_nothing_else(self):
+    async def test_reentered_interrupt_keeps_only_its_timer(self):
         block = Interrupt(keeps_timer=True)
         with block:
             block.after(0.001)

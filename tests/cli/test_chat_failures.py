@@ -91,7 +91,7 @@ def test_server_that_is_gone_is_named_once_and_in_words(opened, maker):
     assert "Cannot connect to host" not in screen.all
 
 
-def test_history_that_no_longer_fits_is_told_with_both_numbers(chat):
+def test_history_overflow_message_has_both_token_counts(chat):
     said = "This model's maximum context length is 8192 tokens. However, you requested 9120 tokens."
     screen = chat({"handler": lambda request: status(400, said, error_code="context_length_exceeded")})
     screen.type("hi" + ENTER)

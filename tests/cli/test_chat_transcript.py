@@ -480,7 +480,7 @@ def test_failure_is_what_happened_what_to_do_and_the_words_of_the_server():
     assert "密钥：变量 MY_KEY。" in chinese
 
 
-def test_history_that_no_longer_fits_is_told_with_both_numbers_and_a_compaction_once():
+def test_history_overflow_shows_both_token_counts_and_one_compaction():
     said = "This model's maximum context length is 8192 tokens. However, you requested 9120 tokens."
     error = LLMError(f"http://x/v1: {said}", kind="context_overflow", status=400, said=said)
     screen, shortened = screen_of(200), Event.compaction(1, "trim", (2_000, 1_900), (9, 8), (96, 14))

@@ -90,7 +90,7 @@ def test_a_task_whose_process_is_gone_is_killed(tmp_path, state):
     assert (found.state, found.error) == ("killed", "its process ended")
 
 
-def test_one_that_waits_for_a_permission_waits_on(tmp_path):
+def test_task_waiting_for_permission_stays_until_killed(tmp_path):
     store = TaskStore(tmp_path)
     store.save(TaskRecord("a-1", "a", "x", state="waiting_permission"))
     assert store.get("a-1").state == "waiting_permission"

@@ -105,7 +105,7 @@ class TestExactValues:
         assert repr(redactor.redact_value(almost)) == repr(almost).replace("{1, 2}", "[1, 2]")
 
     @pytest.mark.parametrize("secrets", ["text", [1], {"a": None}])
-    def test_secrets_that_are_none(self, secrets):
+    def test_invalid_secrets_argument_is_refused(self, secrets):
         with pytest.raises(ConfigError, match="secrets"):
             Redactor(secrets)
 
@@ -241,7 +241,7 @@ class TestStreams:
         assert shown == redactor.redact_known(text)
         assert not any(secret in shown for secret in SECRETS)
 
-    def test_nothing_is_held_back_for_nothing(self):
+    def test_text_without_a_possible_secret_is_not_held(self):
         stream = Redactor(["s3cret-value"], env={}).stream()
         assert [stream.feed(each) for each in ("Hello ", "the s3c", "ond", " s3cret", "-value.")] == [
             "Hello ",

@@ -20,7 +20,7 @@ def test_waiting_moves_the_clock_and_is_written_down():
     assert clock.waits == [30, -1]
 
 
-def test_time_moves_only_when_told_and_never_back():
+def test_fake_clock_moves_only_forward_on_request():
     clock = FakeClock()
     assert clock.now() == clock.now()
     clock.advance(1.5)

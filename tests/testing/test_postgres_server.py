@@ -29,7 +29,7 @@ def test_written_data_survives_a_crash(postgres):
         assert connection.execute("SELECT n FROM t").fetchone() == (5,)
 
 
-def test_it_ends_with_a_process_that_was_killed():
+def test_server_ends_with_its_killed_process():
     command, root = [sys.executable, "-c", KILLED], Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     folder = Path(done.stdout.strip())

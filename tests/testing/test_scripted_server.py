@@ -405,7 +405,7 @@ def test_a_connection_is_kept_alive_after_a_gate():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_it_is_noticed_that_a_client_left(stream):
+def test_disconnected_client_is_detected(stream):
     gate = Gate()
     with ScriptedServer([deltas("x", gate)]) as server:
         with Probe(server.base_url) as probe:

@@ -265,7 +265,7 @@ class TestHostileServers:
         assert body_of(packed(b"<b>x</b>")) == "x"
 
     @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "gzip, gzip", "x"])
-    def test_packing_that_is_none(self, coding):
+    def test_unsupported_compression_is_refused(self, coding):
         answer = page(b"\x1f\x8bnonsense", Content_Encoding=coding)
         with WebServer(answer) as server, pytest.raises(FetchError, match="unsupported compression"):
             open_for(server).fetch(server.url())

@@ -38,7 +38,7 @@ class TestStarterTools:
         assert by_name["read_file"]["required"] == ["path"]
         assert by_name["read_file"]["properties"]["limit"]["default"] == 2000
 
-    def test_a_root_that_is_none(self, root: Path) -> None:
+    def test_invalid_root_is_refused(self, root: Path) -> None:
         with pytest.raises(ConfigError):
             starter_tools(root / "none")
 

@@ -76,6 +76,6 @@ class TestAskUser:
         ({"sandbux": "none"}, "unknown option 'sandbux'.* sandbox, network"),
     ],
 )
-def test_options_that_there_are_not(tmp_path, shell, options, said):
+def test_unknown_options_are_refused(tmp_path, shell, options, said):
     with pytest.raises(ConfigError, match=said):
         workspace_tools(tmp_path, shell=shell, **options)

@@ -134,7 +134,7 @@ class TestOutside:
         assert "outside" in refusal(workspace, f"{workspace.root}evil/secret.txt")
 
     @pytest.mark.parametrize("path", ["a\0b", "x" * 6_000, "\ud800", "docs/" + "y" * 300])
-    def test_paths_that_are_none(self, workspace: Workspace, path: str) -> None:
+    def test_invalid_paths_are_refused(self, workspace: Workspace, path: str) -> None:
         message = refusal(workspace, path)
         assert len(message) < 400
         message.encode()

@@ -121,7 +121,7 @@ def test_a_question_in_another_process_has_the_title(tmp_path):
     assert replay_session(JsonlStore(tmp_path).read("s").records).difference is None
 
 
-def test_a_secret_is_no_part_of_a_title(tmp_path):
+def test_secret_is_redacted_in_a_title(tmp_path):
     script = [call("refund", order="sk-very-secret-0123456789", amount=1), "Done."]
     requests = []
     agent = Agent(

@@ -144,7 +144,7 @@ async def test_wrong_arguments_are_reported_and_tool_is_not_called(args, words):
     assert "Send the call again with correct arguments." in text
 
 
-async def test_outcomes_say_whether_they_are_errors():
+async def test_outcome_has_an_error_flag():
     good, bad = await add.invoke({"a": 1}, ENGLISH), await add.invoke({}, CHINESE)
     assert (good.text, good.is_error, good.is_interrupt) == ("2", False, False)
     assert (bad.is_error, bad.is_interrupt) == (True, False)

@@ -238,7 +238,7 @@ def test_entry_that_is_not_a_tool_is_dropped_and_named():
         assert [text for text in notices if "'dig' is left out: Odd.list must return a list of Tools" in text]
 
 
-def test_a_tool_whose_new_name_is_none_is_left_out():
+def test_tool_with_an_invalid_new_name_is_dropped():
     shelf = Shelf("dig", "n" * 64)
     result, llm = run([prefixed(shelf, "garden_")], ["done"])
     assert [each["function"]["name"] for each in llm.requests[0].tools] == ["garden_dig"]
@@ -262,7 +262,7 @@ def test_sets_made_out_of_sets():
     assert (shelf.told[0], shelf.told[-1]) == ("enter", "exit")
 
 
-def test_a_name_that_there_is_not_cannot_be_another():
+def test_renaming_a_missing_tool_is_refused():
     result, _ = run([renamed(Shelf("dig"), {"dgi": "x"})], ["done"])
     assert "renamed: unknown tool dgi" in result.error
 
@@ -432,7 +432,7 @@ def test_examples_of_a_toolset_are_shown():
     assert tool_texts(result.messages) == ["5"]
 
 
-async def test_a_reader_that_leaves_leaves_the_toolset():
+async def test_closed_stream_exits_the_toolset():
     shelf = Shelf("dig")
     stream = Agent(llm=ScriptedLLM([call("dig", n=1), "x"]), tools=[shelf]).arun_stream("go")
     async for event in stream:

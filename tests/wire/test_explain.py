@@ -117,7 +117,7 @@ def look(at: str) -> str:
     return at
 
 
-def test_permissions_are_told_by_tool():
+def test_explanation_lists_permissions_by_tool():
     rules = PermissionRules(
         deny=["rm", "add(a=0)"],
         ask=["look(at=secret*)"],

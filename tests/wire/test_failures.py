@@ -125,7 +125,7 @@ BROKEN: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("item", "kind"), BROKEN, ids=range(len(BROKEN)))
-def test_answers_that_are_none(item: Any, kind: str, way: str):
+def test_unusable_responses_are_errors(item: Any, kind: str, way: str):
     assert failure(item, way).kind == kind
 
 
@@ -140,7 +140,7 @@ def test_a_connection_that_is_refused(way: str):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("origin", ["variable", "file", "unknown"])
-def test_refused_key_is_told_with_the_place_that_it_came_from(
+def test_refused_key_error_names_the_source_of_the_key(
     way: str, origin: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     key = "key-of-nobody-0123456789"
@@ -251,7 +251,7 @@ NO_NUMBER = ["", "soon", "Wed, 99 Oct 2015 07:28:00 GMT", "1 2", "nan", "inf", "
 
 
 @pytest.mark.parametrize("text", [*PAST, *NO_NUMBER, "-3"])
-def test_a_retry_after_that_says_nothing(text: str):
+def test_meaningless_retry_after_is_ignored(text: str):
     assert parse_retry_after({"retry-after": text}) is None
     assert parse_retry_after({"retry-after-ms": text}) is None
     assert parse_retry_after({}) is None

@@ -336,7 +336,7 @@ def test_error_that_is_not_a_rejection_is_raised_without_a_retry(words: str):
     assert error.kind == "bad_request"
 
 
-def test_a_server_that_refuses_for_ever_is_not_asked_for_ever():
+def test_repeated_rejection_ends_after_one_adaptation():
     refuse = status(400, "Unsupported parameter: 'temperature', 'top_p' are not supported")
     with ScriptedServer(handler=lambda request: refuse) as server:
         get_error(client_of(server), temperature=DefaultFloat(DEFAULT_TEMPERATURE), top_p=0.5)

@@ -262,7 +262,7 @@ def test_key_and_address_from_the_environment(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("key", ["se\ncret", "se\x00cret", "sécret", "se\u200bcret"])
-def test_a_key_that_is_none_is_refused_and_not_shown(key: str):
+def test_invalid_key_is_refused_and_not_shown(key: str):
     with pytest.raises(ConfigError) as caught:
         OpenAIClient("m", key, ANY)
     assert "api_key" in str(caught.value)
@@ -282,7 +282,7 @@ def test_a_key_that_is_none_is_refused_and_not_shown(key: str):
         "http://host/a\nb/v1",
     ],
 )
-def test_an_address_that_is_none_is_refused(url: str):
+def test_invalid_base_url_is_refused(url: str):
     with pytest.raises(ConfigError, match="base_url"):
         OpenAIClient("m", "k", url)
 

@@ -124,7 +124,7 @@ def test_and_a_proxy(aio, monkeypatch):
             client_of("http://models.invalid/v1")
 
 
-def test_hosts_that_need_no_proxy_are_none(aio, monkeypatch):
+def test_no_proxy_variable_alone_needs_no_sdk(aio, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "models.invalid")
     with ScriptedServer(["a"]) as server:
         assert get_answer(client_of(server)).content == "a"
@@ -152,7 +152,7 @@ def test_an_address_that_the_library_refuses_is_one(monkeypatch):
         OpenAIClient("m", "k", f"http://127.0.0.1/{'a' * 70_000}")
 
 
-def test_a_way_that_there_is_not_is_refused(monkeypatch):
+def test_unknown_http_library_is_refused(monkeypatch):
     monkeypatch.setenv(HTTP_VARIABLE, "curl")
     with pytest.raises(ConfigError, match="aiohttp, httpx"):
         OpenAIClient("m", "k", "http://127.0.0.1:9/v1")
@@ -460,7 +460,7 @@ def test_loopback_addresses_are_recognised(monkeypatch, host):
 
 
 @pytest.mark.parametrize("proxy", ["http://ada:canary@[::1", "ada:canary@[::1", "http://h:port"])
-def test_a_proxy_that_is_none_is_named(monkeypatch, proxy):
+def test_invalid_proxy_is_named_in_the_error(monkeypatch, proxy):
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(ConfigError, match=r"cannot be built.*HTTPS_PROXY=http://.*unset it") as refused:
         OpenAIClient("m", "k", "https://models.invalid/v1")

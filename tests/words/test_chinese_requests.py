@@ -441,7 +441,7 @@ def test_pending_question_is_reported(room):
     check(llm)
 
 
-def test_answers_that_are_no_answers():
+def test_rejected_answers_get_chinese_corrections():
     script = ["", answer("一半", finish_reason="length"), "好"]
     with ScriptedLLM(script) as llm:
         Agent(llm=llm, tools=[calculator], language="zh").run("去")
