@@ -42,7 +42,9 @@ async def run_calls(step: Step) -> None:
     snapshots = _snapshots_of(step, calls) if is_decided else None
     calls = _to_run(step, calls, is_decided=is_decided)
     if snapshots is not None:
-        await _take_snapshot(step, snapshots)
+        from pure_agent_loop.kernel.observers import take_snapshot
+
+        await take_snapshot(snapshots, state.session_id, step.number, step.notify)
     await _emit_actions(step, calls)
     try:
         for batch in _batches(calls):
@@ -56,7 +58,9 @@ async def run_calls(step: Step) -> None:
         await _stop_all(step, calls)
         raise
     if snapshots is not None:
-        await _emit_file_changes(step, snapshots)
+        from pure_agent_loop.kernel.observers import emit_file_changes
+
+        await emit_file_changes(snapshots, state.session_id, step.number, step.emit, step.notify)
     if not is_decided or (state.tools.outside and state.open_calls):
         state.stop(WAITING_TOOL if is_decided else SUSPENDED)
 
@@ -270,18 +274,6 @@ def _snapshots_of(step: Step, calls: Sequence[ToolCallRun]) -> Snapshots | None:
         if is_allowed and call.tool is not None and not call.tool.read_only:
             return snapshots
     return None
-
-
-async def _take_snapshot(step: Step, snapshots: Snapshots) -> None:
-    from pure_agent_loop.kernel.observers import take_snapshot
-
-    await take_snapshot(snapshots, step.state.session_id, step.number, step.notify)
-
-
-async def _emit_file_changes(step: Step, snapshots: Snapshots) -> None:
-    from pure_agent_loop.kernel.observers import emit_file_changes
-
-    await emit_file_changes(snapshots, step.state.session_id, step.number, step.emit, step.notify)
 
 
 # -- a round that is broken off -------------------------------------------------------------------------
