@@ -12,6 +12,7 @@ from pure_agent_loop.hooks import HookContext, call_hook
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import as_text, counted
 
 
@@ -69,7 +70,7 @@ async def _correction(state: QueryState, kit: Kit) -> str:
             f"The answer does not have the requested form after {attempts}: {verdict['why']}",
             kind="invalid_output",
         )
-    return output.complaint(verdict["why"])
+    return model_text("correct_answer", why=verdict["why"])
 
 
 async def _stop_hooks(step: Step) -> str:

@@ -343,7 +343,3 @@ class TypedOutput:
     def load(self, plain: Any) -> Any:
         """Return the output from its plain form."""
         return plain if self._form is None else self._form.load(plain)
-
-    def complaint(self, why: str) -> str:
-        """Return the correction request for the model."""
-        return model_text("correct_answer", why=why)

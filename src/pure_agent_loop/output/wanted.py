@@ -31,6 +31,3 @@ class OutputSpec(Protocol):
 
     def load(self, plain: Any) -> Any:
         """Return the output from its plain form."""
-
-    def complaint(self, why: str) -> str:
-        """Return the message that tells the model about a rejected answer."""

@@ -20,7 +20,6 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient, model_of, origin_of, takes_meta
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
-from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
@@ -96,10 +95,6 @@ class _RecordedOutput:
     def load(self, plain: Any) -> Any:
         """Return the plain form."""
         return plain
-
-    def complaint(self, why: str) -> str:
-        """Return the message that the model received."""
-        return model_text("correct_answer", why=why)
 
 
 def _plain_compactor(compactor: Compactor) -> dict[str, Any] | None:
