@@ -18,13 +18,13 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.observers import Snapshots, StepChanges
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.limits import NUMBERS, LoopLimits
+from pure_agent_loop.limits import NUMBERS, LoopLimits, N, least
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.form import TypedOutput
 from pure_agent_loop.permissions import AskFunction, PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of, kit_of
-from pure_agent_loop.runs.together import day_limits, least, least_limits, narrower, restricted_kit
+from pure_agent_loop.runs.together import day_limits, least_limits, narrower, restricted_kit
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, SUSPENDED
 from pure_agent_loop.subagents.definitions import AgentDefinition
@@ -115,27 +115,18 @@ def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopL
     now = kit.clock.monotonic()
     return replace(
         limits,
-        max_tokens=least(limits.max_tokens, _left(above.max_tokens, used.tokens)),
-        max_tool_calls=least(limits.max_tool_calls, _left(above.max_tool_calls, made)),
-        max_cost=_cost(limits, above, used.cost),
+        max_tokens=least(limits.max_tokens, _left(above.max_tokens, used.tokens, 1)),
+        max_tool_calls=least(limits.max_tool_calls, _left(above.max_tool_calls, made, 1)),
+        max_cost=least(limits.max_cost, _left(above.max_cost, used.cost, 1e-9)),
         **day_limits(limits, above),
-        max_seconds=_seconds(limits.max_seconds, None if state.deadline is None else state.deadline - now),
+        max_seconds=least(limits.max_seconds, _left(state.deadline, now, 1e-3)),
         prices={**limits.prices, **above.prices},
     )
 
 
-def _left(limit: int | None, used: int) -> int | None:
-    return None if limit is None else max(1, limit - used)
-
-
-def _cost(limits: LoopLimits, above: LoopLimits, used: float) -> float | None:
-    left = None if above.max_cost is None else max(1e-9, above.max_cost - used)
-    return least(limits.max_cost, left)
-
-
-def _seconds(limit: float | None, left: float | None) -> float | None:
-    left = None if left is None else max(1e-3, left)
-    return least(limit, left)
+def _left(limit: N | None, used: N, smallest: N) -> N | None:
+    """Return the rest of a limit; at least `smallest`, because a limit must be above 0."""
+    return None if limit is None else max(smallest, limit - used)
 
 
 class ChildBudget(Budget):
