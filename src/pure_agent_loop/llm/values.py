@@ -293,6 +293,11 @@ def sum_of(*counts: int | None) -> int:
     return min(*known, sum(known)) if min(known) < 0 else sum(known)
 
 
+def mapping_of(value: object) -> JsonFields:
+    """Return a value that is a mapping; an empty one for any other value."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def get(value: object, name: str) -> Any:
     """Return a field of a dict or an attribute of an SDK object; None if missing."""
     if type(value) is dict:  # the usual case; the check of the abstract type costs ten times as much

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pure_agent_loop.llm.messages import META, text_of
+from pure_agent_loop.llm.values import mapping_of
 from pure_agent_loop.prompts.frames import for_people
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.stop_reasons import BACKGROUNDED, WAITING
@@ -172,7 +173,7 @@ class _StoryReader:
         elif record.type in ("answer", "outcome") and isinstance(data.get("key"), str):
             self._tail.append(record)
             if record.type == "outcome":
-                self._outcomes[_call_id(record)] = _mapping(data.get("value"))
+                self._outcomes[_call_id(record)] = mapping_of(data.get("value"))
         else:
             self._decision(record)
 
@@ -216,7 +217,7 @@ class _StoryReader:
         if reason and reason not in WAITING:
             failure = self._failure or _text(record.data.get("failure"))
             why = f": {failure}" if reason == "error" and failure else ""
-            ledger = _mapping(record.data.get("ledger"))
+            ledger = mapping_of(record.data.get("ledger"))
             used = {name: ledger[name] for name in ("steps", "tokens", "cost") if name in ledger}
             used["waited"] = self._waited
             told = self._told if why else {}
@@ -233,7 +234,7 @@ class _StoryReader:
             if known_before:
                 self._add("shortened", "", record, step=0)
         for key, message in zip(keys, messages, strict=True):
-            if _mapping(message.get(META)).get("facts"):  # not part of the conversation
+            if mapping_of(message.get(META)).get("facts"):  # not part of the conversation
                 continue
             if record.type == "messages" or key not in known_before:
                 self._story.messages += 1
@@ -242,7 +243,8 @@ class _StoryReader:
         self._tail = []
 
     def _message(self, message: Mapping[str, Any], record: Record) -> None:
-        role, meta, content = message.get("role"), _mapping(message.get(META)), _text(message.get("content"))
+        role, content = message.get("role"), _text(message.get("content"))
+        meta = mapping_of(message.get(META))
         if role == "assistant":
             self._answer(content, meta.get("reasoning"), message.get("tool_calls"), record)
         elif role == "tool":
@@ -270,8 +272,8 @@ class _StoryReader:
         if content:
             self._add("answer", content, record)
         for call in calls if isinstance(calls, list) else ():
-            call_data = _mapping(call)
-            function = _mapping(call_data.get("function")) or call_data
+            call_data = mapping_of(call)
+            function = mapping_of(call_data.get("function")) or call_data
             self._tools[str(call_data.get("id"))] = name = str(function.get("name"))
             self._ended.discard(str(call_data.get("id")))  # a call id may be reused
             arguments = _text(function.get("arguments"))
@@ -292,7 +294,7 @@ class _StoryReader:
                     self._titles[call_id] = _text(title)
 
     def _decision(self, record: Record) -> None:
-        """Keep what decided about a call: the mode ``guard``, a person, or that nobody was asked."""
+        """Keep what decided about a call: the mode ``guard``, a person, or that no person was asked."""
         _, _, effect = str(record.data.get("key")).partition(":")
         kind, _, call_id = effect.partition(":")
         if record.type == "intent" and record.data.get("why"):
@@ -300,7 +302,7 @@ class _StoryReader:
         elif record.type == "value" and kind == "refusal":
             self._answers[call_id] = {"unasked": True}
         elif record.type == "value" and kind == "ask" and record.data.get("by"):
-            permission = _mapping(_mapping(record.data.get("value")).get("Permission"))
+            permission = mapping_of(mapping_of(record.data.get("value")).get("Permission"))
             about = {"by": str(record.data["by"]), "verdict": str(permission.get("behavior"))}
             said = str(permission.get("message") or "")
             self._answers[call_id] = {**about, "said": said, "answered_at": record.time}
@@ -311,7 +313,7 @@ class _StoryReader:
         started_at, state = times.get("running"), next(reversed(times), "")
         seconds = None if started_at is None else max(0.0, times[state] - started_at)
         outcome = self._outcomes.get(call_id, {})
-        command = _mapping(outcome.get("command"))
+        command = mapping_of(outcome.get("command"))
         exit_code = command.get("exit_code")
         answer = self._answers.pop(call_id, {})  # a call id may be reused
         if failed and _DENIED.search(text):
@@ -332,7 +334,7 @@ class _StoryReader:
         )
 
     def _effect(self, record: Record) -> None:
-        value = _mapping(record.data.get("value"))
+        value = mapping_of(record.data.get("value"))
         if record.type == "answer":
             thinking, calls = value.get("reasoning_content"), value.get("tool_calls")
             self._answer(_text(value.get("content")), thinking, calls, record)
@@ -346,10 +348,6 @@ class _StoryReader:
 
 def _call_id(record: Record) -> str:
     return str(record.data["key"]).partition(":tool:")[2]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: Any) -> str:

@@ -9,12 +9,11 @@ same protocol get `OTHER`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.values import JsonFields, JsonObject
+from pure_agent_loop.llm.values import JsonFields, JsonObject, mapping_of
 
 OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # API versions; the newer one rejects sampling fields
 Thinking = Literal["none", "budget", "adaptive", "enabled"]
@@ -196,10 +195,10 @@ def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
         family: The family found by the model's name.
         info: The ``ModelInfo`` of ``GET /v1/models/NAME``; other rules stay unchanged.
     """
-    capabilities, limit = _mapping(info.get("capabilities")), info.get("max_tokens")
+    capabilities, limit = mapping_of(info.get("capabilities")), info.get("max_tokens")
     known: JsonObject = {"max_output": limit} if type(limit) is int and limit > 0 else {}
-    types = _mapping(_mapping(capabilities.get("thinking")).get("types"))
-    effort = _mapping(capabilities.get("effort"))
+    types = mapping_of(mapping_of(capabilities.get("thinking")).get("types"))
+    effort = mapping_of(capabilities.get("effort"))
     if types:
         kinds: dict[Thinking, str] = {"adaptive": "adaptive", "budget": "enabled"}
         known["thinking"] = next((k for k, name in kinds.items() if _is_supported(types, name)), "none")
@@ -212,11 +211,7 @@ def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
 
 
 def _is_supported(capabilities: JsonFields, name: str) -> bool:
-    return _mapping(capabilities.get(name)).get("supported") is True
-
-
-def _mapping(value: object) -> JsonFields:
-    return value if isinstance(value, Mapping) else {}
+    return mapping_of(capabilities.get(name)).get("supported") is True
 
 
 def register(family: ClaudeFamily) -> None:
