@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.audit.folder import file_name, files_in, locked, make_folder, open_file
+from pure_agent_loop.audit.folder import file_name, files_in, locked, open_file
 from pure_agent_loop.errors import AuditError, ConfigError
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.disk import append_all, sync_folder
+from pure_agent_loop.support.disk import append_all, make_folder, sync_folder
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.locking import OPEN_FLAGS

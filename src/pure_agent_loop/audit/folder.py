@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pure_agent_loop.errors import AuditError
-from pure_agent_loop.support.disk import sync_folder
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.locking import OPEN_FLAGS, is_still, try_lock
 
@@ -43,13 +42,6 @@ def files_in(folder: Path) -> list[tuple[int, Path]]:
     except FileNotFoundError:
         return []
     return sorted((int(match[1]), path) for match, path in matches)
-
-
-def make_folder(folder: Path) -> None:
-    """Create the folder if missing, for this user only."""
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sync_folder(folder.parent)
 
 
 def open_file(path: Path, flags: int) -> int:

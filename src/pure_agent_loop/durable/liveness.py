@@ -14,12 +14,11 @@ import socket
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.errors import SessionLockedError
-from pure_agent_loop.support.locking import SessionLock, take_lock
+from pure_agent_loop.support.locking import SessionLock, is_locked, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
 _RECONNECT_SECONDS = 3.0  # after a database outage, other workers need time to reconnect
@@ -246,16 +245,8 @@ def known_workers(database: Database) -> list[KnownWorker]:
         alive = {name for (name,) in database.rows(_PG_RECENT, _RECENT_SECONDS)}
     else:
         folder = database.path.with_name(database.path.name + ".workers")
-        alive = {name for name, _, _ in rows if _is_locked(folder / str(name))}
+        alive = {name for name, _, _ in rows if is_locked(folder / str(name))}
     return [KnownWorker(str(name), str(host), float(seen), name in alive) for name, host, seen in rows]
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        take_lock(path, path.name).release()
-    except SessionLockedError:
-        return True
-    return False
 
 
 def _key(executor: str) -> int:

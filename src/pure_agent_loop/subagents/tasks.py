@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLockedError, SessionWriteError
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionWriteError
 from pure_agent_loop.events import TaskState
 from pure_agent_loop.support.folders import data_folder, private_folder
-from pure_agent_loop.support.locking import SessionLock, take_lock, write_whole
+from pure_agent_loop.support.locking import SessionLock, is_locked, take_lock, write_whole
 from pure_agent_loop.support.text import PlainForm, safe_str
 
 if TYPE_CHECKING:
@@ -253,15 +253,10 @@ class TaskStore:
     def is_running(self, task_id: str) -> bool:
         """True if this or another process is running the task."""
         path = self._path(task_id, "lock")
-        if not path.exists():
-            return False
         try:
-            take_lock(path, task_id).release()
-        except SessionLockedError:
-            return True
+            return path.exists() and is_locked(path)
         except OSError:
             return False
-        return False
 
     def kill(self, task_id: str, *, patience: float = 10.0) -> TaskRecord:
         """Stop a task of this process or another one.

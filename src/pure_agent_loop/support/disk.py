@@ -38,6 +38,13 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder if missing, for this user only. An existing one keeps its permissions."""
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
 class FileEnd(Protocol):
     """State of the last line in a file of lines."""
 

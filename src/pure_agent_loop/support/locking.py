@@ -174,6 +174,19 @@ def take_lock(path: Path, session_id: str) -> SessionLock:
         os.close(handle)  # the previous holder deleted the file; lock the new one
 
 
+def is_locked(path: Path) -> bool:
+    """Return True if this or another process holds the lock. The file is created if missing.
+
+    Raises:
+        OSError: The file cannot be created or locked.
+    """
+    try:
+        take_lock(path, path.name).release()
+    except SessionLockedError:
+        return True
+    return False
+
+
 def _write_holder(handle: int) -> None:
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": round(time.time(), 3)}
     with contextlib.suppress(OSError):  # a full disk must not prevent opening a session

@@ -36,7 +36,7 @@ from pure_agent_loop.sessions.store import (
 from pure_agent_loop.sessions.stores.file_names import file_name, is_hashed, session_of
 from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.disk import Appender, sync_folder
+from pure_agent_loop.support.disk import Appender, make_folder, sync_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock, write_whole
 
@@ -103,7 +103,7 @@ class JsonlStore:
         path = self._path(session_id)
         with write_errors(path):
             if create:
-                _make_folder(self.folder)
+                make_folder(self.folder)
                 self._write_name(session_id)
             elif not os.path.lexists(path):
                 raise not_found(session_id, self.folder)
@@ -183,7 +183,7 @@ class JsonlStore:
             OSError: The folder cannot be written.
         """
         path = self._file(check_session_name(session_id), ".open")
-        _make_folder(self.folder)
+        make_folder(self.folder)
         return take_lock(path, session_id)
 
     def repair(self, session_id: str) -> RepairReport:
@@ -249,13 +249,6 @@ class JsonlStore:
         except BaseException:
             file.close()
             raise
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.is_dir():
-        return  # the permissions of an existing folder may be intended
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sync_folder(folder.parent)
 
 
 def _open_for_reading(path: Path) -> BinaryIO:
