@@ -7,6 +7,7 @@ import contextlib
 import math
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -38,7 +39,7 @@ from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.support.text import clean_text
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.runs.options import RunOptions
@@ -239,6 +240,28 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self.queue.close()
+
+
+class RunningClient(Client, ABC):
+    """Client that executes runs within a ``with`` block, if it has agents."""
+
+    _has_agents: bool
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start executing runs."""
+
+    def __enter__(self) -> Self:
+        if self._has_agents:
+            try:
+                self.start()
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Handle:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent, served_agents
-from pure_agent_loop.durable.client import Client, Handle
+from pure_agent_loop.durable.client import Handle, RunningClient
 from pure_agent_loop.durable.database import Database, default_database
 from pure_agent_loop.durable.detaching import receiver
 from pure_agent_loop.durable.schedules.delivery import Delivery
@@ -29,10 +29,10 @@ from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 
-class Engine(Client):
+class Engine(RunningClient):
     """Engine for durable runs: a submitted task is completed even if processes die.
 
         engine = Engine("sqlite:///work.sqlite", agents={"helper": agent})
@@ -79,6 +79,7 @@ class Engine(Client):
         super().__init__(
             Database(default_database() if database is None else database), waits=bool(self.agents)
         )
+        self._has_agents = bool(self.agents)
         self._concurrency, self._rates = concurrency, dict(rates or {})
         self._lease, self._grace, self._max_attempts = lease, grace, max_attempts
         self.deps = checked_in_run("deps", deps)
@@ -265,15 +266,3 @@ class Engine(Client):
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
-
-    def __enter__(self) -> Self:
-        if self.agents:
-            try:
-                self.start()
-            except BaseException:
-                self.close()
-                raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.client import RunningClient
 from pure_agent_loop.durable.database import default_database
 from pure_agent_loop.durable.table_carrier import StatesDatabase, TableCarrier
 from pure_agent_loop.durable.values import MAX_ATTEMPTS, check_settings
@@ -19,13 +19,13 @@ from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.support.checks import require
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 RESERVED = ("name", "namespace", "lifetime", "get_if_exists", "max_restarts", "max_task_retries")
 START_SECONDS = 120.0
 
 
-class RayEngine(Client):
+class RayEngine(RunningClient):
     """Durable runs on Ray: one actor for each session with a run to execute.
 
         engine = RayEngine("sqlite:///work.sqlite", agents=make_agents)
@@ -81,6 +81,7 @@ class RayEngine(Client):
         states = StatesDatabase(default_database() if database is None else database)
         super().__init__(states, carrier=TableCarrier(states, self._poke))
         self._make_agents, self._grace, self._address = agents, grace, address
+        self._has_agents = agents is not None
         self._setup = Setup(
             states.url,
             agents or dict,
@@ -166,15 +167,3 @@ class RayEngine(Client):
         if self._keeper is not None:
             with contextlib.suppress(Exception):
                 self._keeper.poke.remote(what, run_id)
-
-    def __enter__(self) -> Self:
-        if self._make_agents is not None:
-            try:
-                self.start()
-            except BaseException:
-                self.close()
-                raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
