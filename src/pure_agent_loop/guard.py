@@ -9,7 +9,7 @@ A call is made without a question if nothing untrusted was read before, or if al
 
 1.  The call is not `destructive`.
 2.  At least one of its values is the user's, or a handle.
-3.  Each value is known: it stands in the trusted texts as whole words, or it is a handle; so is each key
+3.  Each value is known: the trusted texts have it as whole words, or it is a handle; so is each key
     that the schema does not list. Free text (`PROSE`), dates, booleans, nulls, empty values, and values that
     the schema lists or sets as its default need not be known.
 4.  Each link, e-mail address and account number (`ADDRESSES`) inside free text is known.
@@ -97,7 +97,7 @@ _NUMBER = re.compile(
     rf"(?<!{_W})(?<!\d[.,'])-?(?:{_GROUPS}|\d{{1,3}}(?:\.\d{{3}}){{1,9}},\d+"
     rf"|\d{{1,3}}(?:'\d{{3}}){{1,9}}(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?!{_W}|[.,']\d)"
 )
-_GOES_ON = re.compile(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # a word continues: directly, or behind one sign
+_CONTINUATION = re.compile(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # a word continues: directly, or behind one sign
 _AROUND = 60  # characters of a source shown on each side of a value
 _LONGEST = 200  # characters of a handle
 _HANDLE = re.compile(r"[^\W_][\w.:#/-]*")  # what an identifier is made of
@@ -151,7 +151,7 @@ class Origin(NamedTuple):
     Args:
         argument: Name of the argument, such as ``to`` or ``guests.0``.
         value: The value as text; of free text, the address in it.
-        kind: ``you``: the trusted texts have it. ``source``: it stands in what was read. ``nowhere``: in no
+        kind: ``you``: the trusted texts have it. ``source``: a text that was read has it. ``nowhere``: in no
             text, so the model chose it. ``free``: not checked.
         is_strange: True if the value is a reason to ask.
         source: The newest source that has it, for the kind ``source``.
@@ -255,7 +255,7 @@ class Knowledge:
         values = sorted(self._values(call, shows=True), key=lambda origin: not origin.is_strange)
         if call.destructive:
             return Origins(tuple(values), "destructive")
-        if not self._others:  # nobody else has said anything
+        if not self._others:  # there are no other texts
             return Origins(tuple(value._replace(is_strange=False) for value in values))
         if values and values[0].is_strange:
             return Origins(tuple(values), "strange")
@@ -440,17 +440,17 @@ def _place(word: str, text: str) -> int | None:
     at = text.find(word) if any(map(str.isalnum, word)) else -1
     while at >= 0:
         before, after = text[max(0, at - 2) : at], text[at + len(word) : at + len(word) + 2]
-        starts = not before.endswith(("/", ".", "~", "\\")) and not _goes_on(word[0], before[::-1])
-        if starts and not _goes_on(word[-1], after):
+        starts = not before.endswith(("/", ".", "~", "\\")) and not _is_continued(word[0], before[::-1])
+        if starts and not _is_continued(word[-1], after):
             return at
         at = text.find(word, at + 1)
     return None
 
 
-def _goes_on(edge: str, beside: str) -> bool:
+def _is_continued(edge: str, next_text: str) -> bool:
     """Return True if a word continues: directly, or behind one sign such as a hyphen."""
     has_blanks = not edge.isalnum() or re.match(_W, edge) is not None  # Chinese has none between words
-    return has_blanks and _GOES_ON.match(beside) is not None
+    return has_blanks and _CONTINUATION.match(next_text) is not None
 
 
 def _figure(text: str) -> str:

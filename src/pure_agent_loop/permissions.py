@@ -187,7 +187,7 @@ class JudgeContext:
             ``read_only``.
         seconds: Remaining seconds of the run; None for no limit.
         on_piece: Callback for output while the call is tried; None if not set.
-        tool_timeout: Seconds for a tool without a timeout of its own; None for no limit.
+        tool_timeout: Seconds for a tool without its own timeout; None for no limit.
     """
 
     attended: bool = False

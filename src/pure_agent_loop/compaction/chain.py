@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pure_agent_loop.kernel.kit import Compactor, Kit, KitAware, compact_now
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.support.abilities import as_protocol, check_method
-
-if TYPE_CHECKING:
-    pass
 
 
 class Chain:

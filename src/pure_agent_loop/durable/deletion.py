@@ -58,7 +58,8 @@ class Deletion:
         sessions = dict.fromkeys(self._queue.info(run_id).session_id for run_id in run_ids)
         for session_id in sessions:
             others = self.runs_of(session_id) - {*run_ids}
-            if others or self._has_tasks_of_people(session_id):
+            tasks = self._records(session_id, "task")
+            if others or any(record.data.get(DURABLE_RUN) is None for record in tasks):  # a person's task
                 raise ConfigError(
                     notice(
                         "library.session_shared",
@@ -123,9 +124,6 @@ class Deletion:
     def _records(self, session_id: str, key: str) -> list[Record]:
         records = self._store.read(session_id).records if self._store.exists(session_id) else ()
         return [record for record in records if record.type == "run" and record.data.get(key) is not None]
-
-    def _has_tasks_of_people(self, session_id: str) -> bool:
-        return any(record.data.get(DURABLE_RUN) is None for record in self._records(session_id, "task"))
 
     def _delete_session(self, session_id: str, patience: float) -> None:
         if self._is_trial:

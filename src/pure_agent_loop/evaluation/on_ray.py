@@ -49,7 +49,7 @@ class RayTrials:
         self._kind = self._ray.remote(TrialActor).options(num_cpus=0, max_restarts=0, max_task_retries=0)
         self._idle: asyncio.Queue[Any] = asyncio.Queue()
         for _ in range(width):
-            self._idle.put_nowait(None)  # None stands for an actor that starts when it is first needed
+            self._idle.put_nowait(None)  # None: an actor that starts when it is first needed
 
     async def run(self, case: Case, agent: Agent, settings: dict[str, Any]) -> Trial:
         """Run a trial in an actor. A trial whose process ends has failed: its effects are unknown."""

@@ -36,7 +36,7 @@ def delegate(state: QueryState, above: QueryState) -> None:
 
 
 class GuardMemory:
-    """What is known in a run; built anew if more than the end of its history has changed."""
+    """Known values of a run; rebuilt if more than the end of its history has changed."""
 
     def __init__(self) -> None:
         self._lead: list[str] = []

@@ -29,7 +29,7 @@ MAX_KEPT_FIELDS = 500  # fields of a removed result
 MAX_KEPT = 200  # removed results
 _EMBEDDED = [table("model", language)["resource"][1:].partition("=")[0].split() for language in LANGUAGES]
 _TAGS, _FIELDS = map("|".join, zip(("notes", "file"), ("file", "name"), *_EMBEDDED, strict=True))
-# Files in a message or in the system prompt. To the last end: a file could hold the end of its own.
+# Files in a message or in the system prompt. Up to the last end tag: a file could contain one.
 FILES = re.compile(rf"<({_TAGS}) (?:{_FIELDS})=.*</\1>", re.S)
 Entry = dict[str, Any]
 

@@ -332,7 +332,7 @@ def _parse_answer(data: object, places: tuple[str, str]) -> Delta:
 
 
 def _token_details(choice: object, data: object) -> JsonObject | None:
-    """Return log-probabilities and token ids; vLLM puts those of the prompt beside the choices."""
+    """Return log-probabilities and token ids; vLLM puts those of the prompt next to the choices."""
     places = {"logprobs": choice, "token_ids": choice, "prompt_logprobs": data, "prompt_token_ids": data}
     details = {name: get(place, name) for name, place in places.items()}
     return {name: value for name, value in details.items() if isinstance(value, (dict, list))} or None

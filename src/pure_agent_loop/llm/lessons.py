@@ -322,9 +322,8 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
     """
     sent = limit_of(body)
     said = error.said
-    if sent is None or error.kind not in (*_KINDS, "context_overflow") or "budget" in said:
-        return 0, 0
-    if not _OUTPUT_LIMIT.search(said):
+    is_limit = _OUTPUT_LIMIT.search(said) is not None and "budget" not in said
+    if sent is None or not is_limit or error.kind not in (*_KINDS, "context_overflow"):
         return 0, 0
     numbers = _numbers(said)
     limit = window = 0

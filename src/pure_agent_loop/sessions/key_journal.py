@@ -50,8 +50,7 @@ class KeyJournal(MemoryJournal):
             SessionReadError: The record is invalid.
         """
         if key in self._records:
-            value: T = read_effect(key, *json.loads(self._records[key]))
-            return value
+            return cast("T", read_effect(key, *json.loads(self._records[key])))
         if about is not None:
             intent = self._intent(key)
             is_cut = intent is not None and intent["attempt"] != self._attempt
@@ -73,8 +72,7 @@ class KeyJournal(MemoryJournal):
         """Take due messages from the inbox and record them, or return the recorded ones."""
         key, self._taken = f"inbox:{self._taken}", self._taken + 1
         if key in self._records:
-            messages: list[Incoming] = read_effect(key, *json.loads(self._records[key]))
-            return messages
+            return cast("list[Incoming]", read_effect(key, *json.loads(self._records[key])))
         incoming = inbox.take(at_end=at_end)
         return self._record(key, incoming) if incoming else incoming
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.errors import (
@@ -189,8 +189,7 @@ class ReplayJournal:
         """Return the recorded result of `key`."""
         effects = self.window.effects
         if key in effects:
-            value: T = self._recorded(key, *effects.pop(key))
-            return value
+            return cast("T", self._recorded(key, *effects.pop(key)))
         step, kind, *call = key.split(":", 2)
         if kind == "tool" and f"{step}:timeout:{call[0]}" in effects:
             await asyncio.Event().wait()  # the recorded call timed out: wait until the replay does
@@ -576,4 +575,4 @@ class SkippingLoop(asyncio.SelectorEventLoop):
 
 
 def _ignore(source: object, value: object) -> None:
-    """Ignore an event that nobody watches, or the error of an abandoned task, which the journal reports."""
+    """Ignore an event without a listener, or the error of an abandoned task, which the journal reports."""

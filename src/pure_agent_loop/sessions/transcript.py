@@ -493,8 +493,7 @@ class SessionJournal:
         key = f"inbox:{self._taken}"  # the number counts from the last checkpoint, also in a resumed run
         self._taken += 1
         if key in self._recorded:
-            messages: list[Incoming] = read_effect(key, *self._recorded.pop(key))
-            return messages
+            return cast("list[Incoming]", read_effect(key, *self._recorded.pop(key)))
         incoming = inbox.take(at_end=at_end)
         if incoming:
             kind, plain = encode(incoming)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -204,18 +204,14 @@ def load_definitions(
     for path in sorted(Path(folder).expanduser().glob("*.md")):
         try:
             definition = _read(path, trusted)
-            _reject_duplicate(by_name, definition.name, folder)
-            by_name[definition.name] = definition
+            if by_name.setdefault(definition.name, definition) is not definition:
+                text = f"Agent {definition.name!r} is defined by two files in {folder}. Rename one."
+                raise ConfigError(text)  # noqa: TRY301 - a problem of this file
         except (ConfigError, MissingExtraError) as error:  # noqa: PERF203 - a problem per file
             if problems is None:
                 raise
             problems.append(str(error))
     return list(by_name.values())
-
-
-def _reject_duplicate(names: Collection[str], name: str, folder: object) -> None:
-    if name in names:
-        raise ConfigError(f"Agent {name!r} is defined by two files in {folder}. Rename one.")
 
 
 def read_definition(path: str | os.PathLike[str]) -> AgentDefinition:

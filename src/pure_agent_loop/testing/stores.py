@@ -138,7 +138,7 @@ def _odd_data_survives(make: MakeStore, folder: Path) -> None:
     _need_records(store, "s", written)
 
 
-def _opening_again_goes_on(make: MakeStore, folder: Path) -> None:
+def _reopened_session_continues(make: MakeStore, folder: Path) -> None:
     written: list[Record] = []
     for number in range(3):
         with make(folder).open("s", create=number == 0) as log:
@@ -290,7 +290,7 @@ _RULES: dict[str, Callable[[MakeStore, Path], None]] = {
     "records come back": _records_come_back,
     "several at once": _several_at_once,
     "odd data survives": _odd_data_survives,
-    "opening again goes on": _opening_again_goes_on,
+    "opening again goes on": _reopened_session_continues,
     "parents make a tree": _parents_make_a_tree,
     "wrong values are refused": _wrong_values_are_refused,
     "one writer": _one_writer,

@@ -682,7 +682,7 @@ def _tools_in(history: Iterable[Message]) -> list[JsonObject]:
 def _changes(in_force: JsonFields, tools: Tools) -> list[JsonObject] | None:
     """Return the blocks that change the current tools to these; None if no blocks can do that."""
     wanted = {tool.get("name", ""): tool for tool in tools}
-    if "" in wanted or "" in in_force:  # an entry without a name stands for a whole MCP server
+    if "" in wanted or "" in in_force:  # an entry without a name is a whole MCP server
         return None
     if any(_kind(in_force[name]) != _kind(tool) for name, tool in wanted.items() if name in in_force):
         return None

@@ -357,7 +357,7 @@ class StreamRedactor:
     def line_end(self) -> str:
         """Return the held end of a finished line if it has few letters: for a person, the line is then whole.
 
-        The letters still count as the start of a secret that goes on in the next line.
+        The letters still count as the start of a secret that continues in the next line.
         """
         end = self._held[self._shown :]
         if not end.endswith("\n") or len(end.strip()) > _MAX_LINE_END:
