@@ -11,7 +11,7 @@ import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices, price_for, too_much
 from pure_agent_loop.errors import ConfigError, LimitExceededError
@@ -53,12 +53,6 @@ NUMBERS = (
 )
 PERSON = "person"  # metadata key of the person who started the run
 _NO_NUMBER: float | None = None
-N = TypeVar("N", int, float)
-
-
-def least(one: N | None, other: N | None) -> N | None:
-    """Return the smaller of two limits, where None means no limit."""
-    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 @names_options()

@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeVar
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError, MissingExtraError, PureAgentLoopError
-from pure_agent_loop.limits import least
 from pure_agent_loop.llm.base import (
     BecomesReady,
     ChatModel,
@@ -328,7 +327,7 @@ class _Attempt:
     ) -> None:
         beginning, pause = timeouts
         waits = silence == SILENCE and is_on_this_machine(client)
-        limits = least(None if waits else silence, beginning), least(silence, pause)
+        limits = _shorter(None if waits else silence, beginning), _shorter(silence, pause)
         self._client, self._own_options = client, dict[str, Any]()
         # This model is a group, which applies the limits to each model in the group.
         if getattr(client, "takes_timeouts", False):
@@ -404,6 +403,11 @@ class _Attempt:
             self._left -= clock.time() - begun
             return delta
         raise LLMError(f"{_name(self._client)} sent nothing for {self._limit:g} s.", kind="timeout")
+
+
+def _shorter(one: float | None, other: float | None) -> float | None:
+    """Return the shorter of two limits; None for no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 # -- limits per minute -----------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.checks import check_deps
 from pure_agent_loop.kernel.kit import Kit, Observers
-from pure_agent_loop.limits import LoopLimits, least
+from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import (
     PermissionContext,
@@ -23,6 +23,7 @@ from pure_agent_loop.permissions import (
 if TYPE_CHECKING:
     from pure_agent_loop.kernel.observers import Auditor, CallRecord, CallStatus
 
+N = TypeVar("N", int, float)
 _FROM_WIDE = ("bypass", "auto", "guard", "ask", "plan")
 _SHARED_LIMITS = ("max_tokens", "max_turns", "max_tool_calls", "max_seconds", "max_cost")
 
@@ -129,6 +130,11 @@ def day_limits(own: LoopLimits, above: LoopLimits) -> dict[str, Any]:
         ),
         "max_cost_per_day_by": by,
     }
+
+
+def least(one: N | None, other: N | None) -> N | None:
+    """Return the smaller of two limits, where None means no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 class _Audits:

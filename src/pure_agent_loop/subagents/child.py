@@ -18,13 +18,13 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.observers import Snapshots, StepChanges
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.limits import NUMBERS, LoopLimits, N, least
+from pure_agent_loop.limits import NUMBERS, LoopLimits
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.form import TypedOutput
 from pure_agent_loop.permissions import AskFunction, PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of, kit_of
-from pure_agent_loop.runs.together import day_limits, least_limits, narrower, restricted_kit
+from pure_agent_loop.runs.together import N, day_limits, least, least_limits, narrower, restricted_kit
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, SUSPENDED
 from pure_agent_loop.subagents.definitions import AgentDefinition

@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import Any, Literal, Protocol, TypeVar, final, get_args
+from typing import Any, Literal, Protocol, TypeVar, cast, final, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.variables import variable
@@ -35,8 +35,7 @@ def table(section: str, language: str) -> Mapping[str, str]:
         section: The name of a module in ``prompts/english`` and ``prompts/chinese``.
     """
     module = import_module(f"pure_agent_loop.prompts.{_FOLDERS[language]}.{section}")
-    messages: Mapping[str, str] = module.MESSAGES
-    return messages
+    return cast("Mapping[str, str]", module.MESSAGES)
 
 
 def message_in(language: str, id: str, /, **values: object) -> str:  # noqa: A002 - positional
@@ -156,8 +155,12 @@ def in_user_language(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
 @lru_cache(maxsize=16)
 def _warn_once(value: str) -> None:
-    known = ", ".join(LANGUAGES)
-    LOG.warning("%s=%r: unknown language, using en. Use one of: %s.", LANGUAGE_VARIABLE, value[:40], known)
+    LOG.warning(
+        "%s=%r: unknown language, using en. Use one of: %s.",
+        LANGUAGE_VARIABLE,
+        value[:40],
+        ", ".join(LANGUAGES),
+    )
 
 
 def checked_choice(name: str, value: _Word | None, choices: Collection[_Word]) -> _Word:
