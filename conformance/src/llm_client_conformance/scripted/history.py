@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_SYSTEM = ("system", "developer")
 _COMMON = frozenset({"role", "content", "name"})
 _KEYS: dict[str, frozenset[str]] = {
     "system": _COMMON,
@@ -120,7 +119,7 @@ class _HistoryCheck:
             self._result(message)
         else:
             self._close()
-        if role in _SYSTEM and number > 0:
+        if role in ("system", "developer") and number > 0:
             self._add(f"a {role} message that is not the first")
         if role == "assistant" and "tool_calls" in message:
             self._calls(message["tool_calls"])

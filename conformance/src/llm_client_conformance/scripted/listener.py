@@ -11,9 +11,6 @@ from typing import Any
 
 from llm_client_conformance.scripted.gate import PATIENCE, ScriptError
 
-_HEAD_LIMIT = 1 << 20
-_BACKLOG = 1024
-
 
 class Listener:
     """Thread with an event loop that listens on a loopback port.
@@ -78,7 +75,7 @@ class Listener:
     async def _main(self, port: int) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         # asyncio's own server loses a connection that it accepts while it is being closed.
-        with socket.create_server(("127.0.0.1", port), backlog=_BACKLOG) as listener:
+        with socket.create_server(("127.0.0.1", port), backlog=1024) as listener:
             listener.setblocking(False)
             self._loop.add_reader(listener, self._accept, listener, self._loop)
             self.port = listener.getsockname()[1]
@@ -102,7 +99,7 @@ class Listener:
         connection.setblocking(False)
         # Disable Nagle's algorithm, to send small chunks at once.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        reader = asyncio.StreamReader(limit=_HEAD_LIMIT, loop=loop)
+        reader = asyncio.StreamReader(limit=1 << 20, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, self._begin, loop=loop)
         task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))
         self._accepting.add(task)
