@@ -340,7 +340,7 @@ def _as_error(failure: Mapping[str, Any]) -> Exception:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayReport:
+class ReplayReport(PlainForm):
     """Result of a replay.
 
     Args:
@@ -351,11 +351,6 @@ class ReplayReport:
     runs: int
     steps: int
     difference: Difference | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form."""
-        difference = None if self.difference is None else self.difference.to_dict()
-        return {"runs": self.runs, "steps": self.steps, "difference": difference}
 
     def __str__(self) -> str:
         if self.difference is not None:
@@ -489,9 +484,8 @@ class _Replay:
         state = point.to_state() or QueryState()
         state.handed_to, state.stop_reason = list(run.get("in_charge", ())), None
         kit, _ = resolve_handoff(self._agent, kit_of(self._agent), state, new_task=False)
-        description: dict[str, Any] = to_jsonable(describe(kit))
         return {
-            **description,
+            **to_jsonable(describe(kit)),
             **{name: run[name] for name in ("model", "takes_meta", "origin") if name in run},
         }
 

@@ -273,12 +273,11 @@ class _StoryReader:
             self._add("answer", content, record)
         for call in calls if isinstance(calls, list) else ():
             call_data = mapping_of(call)
-            function = mapping_of(call_data.get("function")) or call_data
-            self._tools[str(call_data.get("id"))] = name = str(function.get("name"))
-            self._ended.discard(str(call_data.get("id")))  # a call id may be reused
-            arguments = _text(function.get("arguments"))
             call_id = str(call_data.get("id"))
-            title = self._titles.pop(call_id, "")
+            function = mapping_of(call_data.get("function")) or call_data
+            self._tools[call_id] = name = str(function.get("name"))
+            self._ended.discard(call_id)  # a call id may be reused
+            arguments, title = _text(function.get("arguments")), self._titles.pop(call_id, "")
             self._add("call", arguments, record, tool=name, call_id=call_id, title=title)
 
     def _changes(self, record: Record) -> None:

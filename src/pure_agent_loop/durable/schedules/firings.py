@@ -196,8 +196,7 @@ class Firings:
         """Claim a delivery for this worker; return None if another worker has it."""
         if not self._database.change(_CLAIM, self.owner, self.now(), run_id):
             return None
-        (pending,) = self._deliveries("run = ?", run_id)
-        return pending
+        return self._deliveries("run = ?", run_id)[0]
 
     def record_progress(self, run_id: str, detail: str) -> None:
         """Record the detail of a delivery before the next step, for recovery after a crash."""
