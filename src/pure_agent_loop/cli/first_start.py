@@ -27,7 +27,6 @@ from pure_agent_loop.runs import (
 )
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
-from pure_agent_loop.support.secrets.secret_shapes import holds_key
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.support.variables import set_from_file
@@ -237,6 +236,8 @@ def _typed(output: CommandOutput, questions: TerminalQuestions, question: str, d
     Raises:
         ConfigError: The user leaves: with Enter if there is no default, Esc, a no, or the end of input.
     """
+    from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
+
     while holds_key((line := questions.line(question)) or ""):
         output.fail(user_text("cli.first_is_key"))
     typed = "" if line is None else line.strip() or default

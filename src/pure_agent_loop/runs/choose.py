@@ -44,6 +44,7 @@ RESPONSES_ONLY = frozenset({
     "gpt-daybreak-red-latest", "gpt-rosalind-research", "o1-pro", "o3-deep-research", "o3-pro",
     "o4-mini-deep-research",
 })  # fmt: skip
+_LEAST_KEY = 30  # letters; keys without "sk-" are longer
 NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
@@ -221,9 +222,7 @@ def plan_model(
     """
     origins = configured.origins
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
-    from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
-
-    if name and (name.value.startswith(("sk-", "sk_")) or holds_key(name.value)):
+    if name and (name.value.startswith(("sk-", "sk_")) or _is_long_key(name.value)):
         raise ConfigError(notice("library.key_as_model", source=name.source))
     named, name = name, name and name._replace(value=without_protocol(name.value, name.source))
     if named and (protocol := protocol_of(named.value)):
@@ -248,6 +247,14 @@ def plan_model(
     if key:
         return Endpoint(model_name, DEFAULT_URL, key.value, notice("library.is_set", variable=key.source))
     return Search(model_name)
+
+
+def _is_long_key(name: str) -> bool:
+    if len(name) < _LEAST_KEY:
+        return False
+    from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
+
+    return holds_key(name)
 
 
 def _plan_protocol(
