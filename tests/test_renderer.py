@@ -367,3 +367,12 @@ def test_functions_for_a_tool_read_the_arguments_of_both_its_events():
     assert shown == ["action a", "observation a"]
     lost = renderer.render(Event.observation(2, "search", "found", 0.1))
     assert "KeyError" in lost  # a result whose call was never shown has no arguments
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_event_that_shows_nothing_prints_nothing(capsys, stream):
+    renderer = Renderer(stream=stream)
+    renderer.print(Event.step_end(1))
+    assert capsys.readouterr().out == ""
+    renderer.print(Event.thought(1, "Hello."))
+    assert capsys.readouterr().out == "Hello.\n"
