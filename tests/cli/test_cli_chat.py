@@ -816,7 +816,7 @@ WORDS = {
         "unclear": "Answer with y, s, a or n. To say something instead: n and your words.",
         "allowed": "Allowed for this session: edits in src/.",
         "edited": "✓ Edited src/a.py +1 -1",
-        "context": r"% context · \$0\.\d\d",
+        "context": r"% context · 0\.\d\d",
         "models": "Other models on this server (/model NAME uses one):",
         "sizes": "System Answers Free of 5.0k(",
         "cost": "Sent Received Cost Time",
@@ -824,7 +824,7 @@ WORDS = {
         "undo": "Undo will revert src/a.py. Type /undo yes to confirm.",
         "undone": "Reverted: src/a.py.",
         "quit": "Press Ctrl-C again to quit.",
-        "spent": "received · $",
+        "spent": "received · 0.",
     },
     "zh": {
         "queued": "待读：mind the gap",
@@ -834,7 +834,7 @@ WORDS = {
         "unclear": "请回答 y、s、a 或 n。想说别的：n 加上你的话。",
         "allowed": "本次会话允许：修改 src/ 的文件。",
         "edited": "✓ 已编辑 src/a.py +1 -1",
-        "context": r"上下文 *\d+% · \$0\.\d\d",
+        "context": r"上下文 *\d+% · 0\.\d\d",
         "models": "此服务器的其他模型（用 /model 名称 换用）：",
         "sizes": "系统提示 答案 空闲 5.0k中已用",
         "cost": "发送 接收 费用 时间",
@@ -842,7 +842,7 @@ WORDS = {
         "undo": "撤销将还原 src/a.py。输入 /undo yes 确认。",
         "undone": "已还原：src/a.py。",
         "quit": "再按一次 Ctrl-C 退出。",
-        "spent": "· $",
+        "spent": "· 0.",
     },
 }
 
