@@ -26,6 +26,7 @@ from pure_agent_loop.sessions import (
 )
 from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
+from pure_agent_loop.sessions.links import LinkFolder
 from pure_agent_loop.sessions.questions import answer_question, give_result, open_calls, open_questions
 from pure_agent_loop.sessions.store import aretry_while_locked, retry_while_locked
 from pure_agent_loop.sessions.story import read_story
@@ -274,7 +275,7 @@ class SessionManager:
         return repairing.repair(session_id)
 
     def delete(self, session_id: str) -> None:
-        """Delete a session, its long results on this machine, and the sessions and answers of its subagents.
+        """Delete a session, its links and long results here, and the sessions and answers of its subagents.
 
         Raises:
             ConfigError: The id is invalid.
@@ -282,6 +283,7 @@ class SessionManager:
         """
         loaded = self.store.read(session_id).records if self.store.exists(session_id) else ()
         self.store.delete(session_id)
+        LinkFolder().forget(session_id)
         lines = (record.to_line().decode().replace("\\", "") for record in loaded)  # unescape quotes
         ResultFolder().remove_named_in(lines)
         # Search both places: the agent and not the session decides where subagents are recorded.

@@ -31,6 +31,7 @@ GROUPS = {
     },
     "look": {
         "sessions": ("sessions", "sessions", "list, export, fork, repair and delete sessions"),
+        "share": ("share", "share", "share a session by a read-only link with an end date"),
         "cost": ("cost", "cost", "show what recorded runs cost, and the prices in use"),
         "audit": ("audit", "audit", "show and verify the audit log of tool calls"),
         "replay": ("replay", "replay", "replay a session offline and compare"),

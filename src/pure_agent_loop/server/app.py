@@ -31,7 +31,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import EventType
 from pure_agent_loop.runs.settings import set_deps
 from pure_agent_loop.schema.calling import checked_in_run
-from pure_agent_loop.server.api import about, files, operator, runs, schedules, sessions, streams
+from pure_agent_loop.server.api import about, files, operator, runs, schedules, sessions, sharing, streams
 from pure_agent_loop.server.api.actions import servers_of
 from pure_agent_loop.server.api.openapi import document
 from pure_agent_loop.server.api.operation import ApiRequest
@@ -69,6 +69,7 @@ OPERATIONS = [
     *runs.OPERATIONS,
     *sessions.OPERATIONS,
     *files.OPERATIONS,
+    *sharing.OPERATIONS,
     *schedules.OPERATIONS,
     *streams.OPERATIONS,
     *operator.OPERATIONS,
@@ -307,6 +308,7 @@ def _routes() -> list[BaseRoute]:
         *(Route(path, _live, methods=["GET"]) for path in ("/live", "/healthz")),
         *(Route(path, _ready, methods=["GET"]) for path in ("/ready", "/readyz")),
         Route("/metrics", _metrics, methods=["GET"]),
+        Route(sharing.SHOWN, sharing.show, methods=["GET"]),
         Route("/api/login", _login, methods=["GET", "POST"]),
         Route("/api/openapi.json", _openapi, methods=["GET"]),
         WebSocketRoute("/ws", socket),

@@ -30,7 +30,8 @@ ACCESS = logging.getLogger("pure_agent_loop.server.access")
 LOGIN = "/api/login"
 # Paths that need no token: they reveal nothing private.
 OPEN_PATHS = ("/", "/live", "/ready", "/healthz", "/readyz", LOGIN, "/favicon.ico")
-OPEN_BELOW = "/assets/"
+SHARED = "/s/"
+OPEN_BELOW = ("/assets/", SHARED)
 # Paths that are used as route names in metrics.
 _FIXED = (*OPEN_PATHS, "/ws", "/metrics", "/mcp", "/api/openapi.json")
 READING = ("GET", "HEAD", "OPTIONS")
@@ -205,7 +206,8 @@ class GateMiddleware:
         person = scope.get("state", {}).get("person")
         fields = {
             "method": method,
-            "path": path,  # not the query: it may hold a token put there by mistake
+            # Neither the token of a link, nor the query: it may hold a token put there by mistake.
+            "path": SHARED if path.startswith(SHARED) else path,
             "status": response.status,
             "ms": round(seconds * 1000, 1),
             "who": person.name if person else "",

@@ -40,6 +40,7 @@ from pure_agent_loop.server.problems import UNEXPECTED, HttpProblem, no_agent
 from pure_agent_loop.server.runs_file import CURRENT_RUN, ActiveRun, RunInfo, RunsFile
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.session import SessionManager
+from pure_agent_loop.sessions.links import LinkFolder
 from pure_agent_loop.sessions.questions import GivenAnswer, given_answers
 from pure_agent_loop.sessions.resume import has_allowed_call
 from pure_agent_loop.sessions.store import Stamps, check_session_name
@@ -84,6 +85,7 @@ class Hub:
         self.engine, self._worker = engine, worker
         self._folder = private_folder(folder)
         self._events = private_folder(folder / "events")
+        self.links = LinkFolder(folder)
         self._channels: dict[str, Channel] = {}
         self._live: dict[str, ActiveRun] = {}  # session id -> its executing run
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -507,7 +509,8 @@ class Hub:
             channel.wake()
 
     def forget_session(self, session: str) -> None:
-        """Delete the events and runs of a deleted session."""
+        """Delete the events, runs and links of a deleted session."""
+        self.links.forget(session)
         self.channel(session).delete()
         del self._channels[session]
         self.file.forget_session(session)

@@ -42,6 +42,7 @@ class Settings:
         keep_alive_seconds: Seconds between keep-alive messages on an idle event stream.
         grace: Seconds that runs get to finish at shutdown.
         keep_days: Days after which unused sessions are deleted, with their runs; None to keep them.
+        share: Whether people may share their sessions by links that need no login, and whether links work.
         prefix: The path at which a proxy serves the application, such as ``/agents``; the proxy may or may
             not strip it.
 
@@ -65,6 +66,7 @@ class Settings:
     viewer_seconds: float = 20.0
     keep_alive_seconds: float = 15.0
     grace: float = 30.0
+    share: bool = True
     prefix: str = ""
     keep_days: int | None = None
 
@@ -74,6 +76,9 @@ class Settings:
             is_limit = _is_number(field.default) or (field.name == "keep_days" and value is not None)
             if is_limit and not (_is_number(value) and value > 0):
                 raise ConfigError(notice("library.above_zero", name=field.name, value=value))
+        share: object = self.share
+        if not isinstance(share, bool):
+            raise ConfigError(f"share={share!r:.80} must be True or False.")
         for name in ("hosts", "origins", "show_tools", "starters", "models"):
             if isinstance(getattr(self, name), (str, bytes)):
                 raise ConfigError(f"{name} must be a list, not a string.")

@@ -6,7 +6,7 @@ import difflib
 import html
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.sessions.stores.records import Record
@@ -104,16 +104,20 @@ def to_markdown(records: Sequence[Record], title: str = "") -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def to_html(records: Sequence[Record], title: str = "") -> str:
+def to_html(
+    records: Sequence[Record], title: str = "", seen: Callable[[Entry], Entry | None] = lambda entry: entry
+) -> str:
     """Return a session as one HTML page without scripts and external resources; see `to_markdown`.
 
     Args:
         records: Records of the session, in the order they were written.
         title: Title of the document; the task if empty.
+        seen: What the reader may see of an entry; None to leave it out.
     """
     story = read_story(records)
+    entries = [shown for entry in story.entries if (shown := seen(entry)) is not None]
     parts = [_HEAD.format(title=_escaped(_title(story, title)), about=_escaped(about(story, records)))]
-    parts += [_section(entry, result) for entry, result in _in_pairs(story.entries)]
+    parts += [_section(entry, result) for entry, result in _in_pairs(entries)]
     return "\n".join([*parts, "</body>", "</html>", ""])
 
 

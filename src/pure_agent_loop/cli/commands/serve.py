@@ -40,6 +40,7 @@ from pure_agent_loop.cli.settings.servers import servers_for
 from pure_agent_loop.cli.toolset import RunToolset, assistant_settings
 from pure_agent_loop.durable import Engine, WorkerProcess, hide_password, stop_with_stdin
 from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.sessions.links import LinkFolder
 from pure_agent_loop.support.child import command_argv
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice, user_text
@@ -135,6 +136,9 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     safety.add_argument(
         "--prefix", metavar="PATH", default="", help="path prefix behind a proxy, such as /agents"
     )
+    safety.add_argument(
+        "--no-share", action="store_true", help="do not share sessions by links; existing links show nothing"
+    )
     safety.add_argument("--tls-cert", metavar="FILE", default="", help="TLS certificate chain")
     safety.add_argument("--tls-key", metavar="FILE", default="", help="TLS private key")
     log = parser.add_argument_group("log")
@@ -169,6 +173,7 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         prefix=options.prefix,
         models=tuple(options.allow_model),
         keep_days=options.keep_days,
+        share=not options.no_share,
     )
     check_host(options.host, settings, has_tls=bool(options.tls_cert))
     if options.agents and options.mcp_config:
@@ -198,10 +203,13 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         prefix=settings.prefix,
         models=settings.models,
         keep_days=settings.keep_days,
+        share=settings.share,
     )
     sockets = bind_socket(options.host, options.port)
     port = sockets.getsockname()[1]
     config = uvicorn_config(app, settings, options.host, port, options.tls_cert, options.tls_key)
+
+    known = LinkFolder(Path(options.folder).expanduser() if options.folder else None).address_file
 
     def ready() -> None:
         scheme = "https" if options.tls_cert else "http"
@@ -210,7 +218,9 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         about = {"version": __version__, "database": shown, "agents": ", ".join(agents)}
         output.info(notice("cli.serve_started", **about))
         token = "YOUR_TOKEN" if own_token else app.state.token  # stderr may be a log that others can read
-        address = f"{scheme}://{host}:{port}{options.prefix}/#token={token}"
+        base = f"{scheme}://{host}:{port}{options.prefix}"
+        known.write_text(base, "utf-8")
+        address = f"{base}/#token={token}"
         if output.err_is_terminal and options.log_format == FORMATS[0]:
             output.progress(f"\n{safe_text(address)}\n\n")  # alone on its line, so that it can be picked
         else:
@@ -221,6 +231,7 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         output.info(notice("cli.serve_stopping", grace=options.grace))
 
     with ExitStack() as stack:
+        stack.callback(known.unlink, missing_ok=True)
         if database is not None and not options.no_work:
             child = command_argv(*options.command_line, "--only-work", "--stop-with-stdin")
             worker = stack.enter_context(WorkerProcess(child, database, grace=options.grace))

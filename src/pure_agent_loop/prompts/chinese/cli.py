@@ -244,6 +244,14 @@ MESSAGES = {
     "no_questions": "没有会话在等待回答",
     "answer_more": "已记录；{id} 还有{left}：pal sessions waiting",
     "answer_recorded": "已记录；继续：pal run {to_resume}",
+    "shared": (
+        "{session} 已按当前内容分享，不含之后的消息，有效期至 {until} UTC；提前结束：pal share --end {id}"
+    ),
+    "share_serve": "要让链接可打开：pal serve{folder}",
+    "link_ended": "链接已失效",
+    "no_link": "没有链接 {name!r}；用 pal share --list 列出",
+    "no_links": "没有链接；分享会话：pal share SESSION",
+    "link_until": "至 {until} UTC（{days} 天）",
     "undo_none_in": "{root} 中没有可撤销的内容",
     "undo_session": "会话 {session!r} 在 {root} 中没有改动。{hint}",
     "undo_none": "没有可撤销的内容",

@@ -271,6 +271,22 @@ MESSAGES = {
     "show what the prompt cache read and missed in a session instead": (
         "改为显示一个会话中提示缓存的读取与未命中情况"
     ),
+    "share a session by a read-only link with an end date": "用有截止日期的只读链接分享会话",
+    "Share a session by a read-only link with an end date.": "用有截止日期的只读链接分享会话。",
+    (
+        "The link shows the session as it is now, without later messages, to everybody who has it; no login "
+        "is needed.\n"
+        "'pal serve' with the same --folder shows it. It is printed once: only a digest of it is stored. "
+        "Deleting the\nsession ends its links."
+    ): (
+        "链接向每个持有者显示会话当前的内容，无需登录；之后的消息不在其中。\n"
+        "由 --folder 相同的 pal serve 显示。链接只输出一次：只保存其摘要。\n"
+        "删除会话会使其链接失效。"
+    ),
+    "days until the link ends (default: 7)": "链接的有效天数（默认：7）",
+    "list the links in force": "列出有效的链接",
+    "end a link, by its id, token or address": "按 ID、令牌或地址结束链接",
+    "do not share sessions by links; existing links show nothing": "不用链接分享会话；已有的链接不显示内容",
     "List and manage the sessions that 'pal' records.": "列出和管理 pal 记录的会话。",
     "list sessions, most recently used first": "列出会话，最近使用的在前",
     "show the history of a session, long texts shortened": "显示会话的历史，长文本会缩短",

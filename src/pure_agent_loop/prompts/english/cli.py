@@ -264,6 +264,15 @@ MESSAGES = {
     "no_questions": "no session is waiting for an answer",
     "answer_more": "recorded; {left} of {id}: pal sessions waiting",
     "answer_recorded": "recorded; to resume: pal run {to_resume}",
+    "shared": (
+        "{session} is shared as it is now, without later messages, until {until} UTC; to end it: "
+        "pal share --end {id}"
+    ),
+    "share_serve": "to show it: pal serve{folder}",
+    "link_ended": "the link has ended",
+    "no_link": "no link {name!r}; 'pal share --list' lists them",
+    "no_links": "no links; to share a session: pal share SESSION",
+    "link_until": "until {until} UTC ({days} d)",
     "undo_none_in": "nothing to undo in {root}",
     "undo_session": "Session {session!r} changed nothing in {root}. {hint}",
     "undo_none": "nothing to undo",

@@ -35,7 +35,8 @@ async def _me(request: ApiRequest) -> models.SignedInUser:
 def _me_model(person: Person, request: ApiRequest) -> models.SignedInUser:
     roles = [role for role in ROLES if person.may(role)]
     engine = request.service.engine is not None
-    return models.SignedInUser(name=person.name, roles=roles, engine=engine, version=__version__)
+    share = request.service.settings.share
+    return models.SignedInUser(name=person.name, roles=roles, engine=engine, share=share, version=__version__)
 
 
 async def signed_in(request: ApiRequest) -> Response:

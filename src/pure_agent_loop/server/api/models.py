@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from pure_agent_loop.sessions.links import LINK_DAYS, MAX_LINK_DAYS
 from pure_agent_loop.sessions.store import MAX_ID, check_session_name
 
 if TYPE_CHECKING:
@@ -205,6 +206,12 @@ class ExportQuery(Query):
     form: Literal["markdown", "html"] = "markdown"
 
 
+class Share(Body):
+    """A request for a link to a session, for a number of days."""
+
+    days: Annotated[int, Field(ge=1, le=MAX_LINK_DAYS), INTEGER] = LINK_DAYS
+
+
 class EventsQuery(Query):
     """The start of an event stream."""
 
@@ -322,6 +329,28 @@ class SessionBody(ApiModel):
     total: Count
     problems: list[str]
     versions: list[Versions] = []
+
+
+class LinkAbout(ApiModel):
+    """A link to a session as it was at `created`; `id` names it, but does not open it."""
+
+    id: str
+    title: str
+    by: str
+    created: float
+    until: float
+
+
+class NewLink(LinkAbout):
+    """A new link. Only this response has its path, because the server keeps only a digest of it."""
+
+    path: str
+
+
+class Links(ApiModel):
+    """The links of a session that are in force, newest first."""
+
+    links: list[LinkAbout]
 
 
 class Question(ApiModel):
@@ -540,6 +569,7 @@ class SignedInUser(ApiModel):
     name: str
     roles: list[str]
     engine: bool
+    share: bool = Field(description="whether sessions may be shared by links")
     version: str
 
 

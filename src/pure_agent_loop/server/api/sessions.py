@@ -197,6 +197,19 @@ def _shown(entry: Entry, visibility: Visibility, run: RunInfo | None) -> dict[st
     return {"text": text, "command": dict(entry.command)}
 
 
+def seen_by(request: ApiRequest, session: str) -> Callable[[Entry], Entry | None]:
+    """Return what the person sees of an entry of a session; None of a hidden entry."""
+    visibility = request.service.settings.visibility_of(request.person)
+    runs = request.service.hub.of_session(session)
+
+    def seen(entry: Entry) -> Entry | None:
+        if not _is_shown(entry, visibility):
+            return None
+        return replace(entry, **_shown(entry, visibility, _run_at(entry.time, runs)))
+
+    return seen
+
+
 def _is_shown(entry: Entry, visibility: Visibility) -> bool:
     if visibility.full:
         return True

@@ -95,6 +95,7 @@ function Head({ place }) {
       <button onClick=${() => store.later.fork()}><${Icon} name="fork" /> ${t("fork")}</button>
       ${store.canUndo() && html`<button onClick=${store.later.undo}><${Icon} name="undo" /> ${t("undo")}</button>`}
       ${store.mayOperate() && ["markdown", "html"].map((form) => html`<a class="button" key=${form} href=${here(`${sessionAt(session)}/export?form=${form}`)} download><${Icon} name="download" /> ${t("export")} (${form === "html" ? "HTML" : "Markdown"})</a>`)}
+      ${store.me.value.share && html`<button onClick=${() => { store.dialog.value = { name: "share", session }; }}><${Icon} name="globe" /> ${t("share")}…</button>`}
       <hr /><button class="danger" onClick=${() => store.change("delete", info ?? { id: session, title, folder: "" })}><${Icon} name="trash" /> ${t("delete")}…</button>
     <//>`}
   </header>`;

@@ -3,6 +3,7 @@ import { html, useLayoutEffect, useRef, useState } from "./html.js";
 import { Icon } from "./icons.js";
 import { Notify } from "./questions.js";
 import * as store from "./store.js";
+import { api, sessionAt } from "./wire.js";
 import { addWords, ago, choose, language, size, t, theme, thinking } from "./words.js";
 
 addWords({
@@ -17,6 +18,12 @@ addWords({
   keys_allow: ["Allow the call in focus", "允许选中的调用"],
   keys_step: ["Look at the step before, at the step after", "查看上一步、下一步"],
   keys_keys: ["This list", "本列表"],
+  shareHint: ["Whoever has the link reads the conversation as it is now, without signing in. Later messages are not in it.", "持有链接者无需登录即可阅读对话当前的内容；之后的消息不在其中。"],
+  days: ["{n} day{s}", "{n} 天"],
+  linkEnds: ["Link ends after", "链接有效期"],
+  makeLink: ["Create link", "创建链接"],
+  linkUntil: ["ends {at}", "{at} 失效"],
+  endLink: ["End", "结束"],
 });
 
 // A dialog that is open while it is shown; a click beside it closes it.
@@ -27,7 +34,7 @@ function Dialog({ label, children, ...about }) {
     onKeyDown=${(event) => event.stopPropagation()} ...${about}>${children}</dialog>`;
 }
 
-export const DIALOGS = { settings: Settings, change: Change, palette: Palette, keys: Keys };
+export const DIALOGS = { settings: Settings, share: Share, change: Change, palette: Palette, keys: Keys };
 
 // Renames a session, moves it to a folder, or deletes it.
 function Change({ what, session }) {
@@ -46,6 +53,20 @@ function Change({ what, session }) {
       <input name=${what} maxlength=${what === "title" ? 200 : 60} defaultValue=${session[what]} list=${what === "folder" ? "folders" : undefined} /></label>`}
     ${what === "folder" && html`<datalist id="folders">${[...new Set(store.sessions.value.map((other) => other.folder))].map((name) => html`<option key=${name} value=${name} />`)}</datalist>`}
     <p class="choices"><span class="grow"></span><button type="button" onClick=${close}>${t("cancel")}</button><button class=${what === "delete" ? "danger" : "primary"}>${t(what === "delete" ? "delete" : "save")}</button></p></form><//>`;
+}
+
+// Links to a conversation as it is: a new one is shown once, as only the server's digest of it is kept.
+function Share({ session }) {
+  const [links, setLinks] = useState([]), [made, setMade] = useState(""), at = `${sessionAt(session)}/links`;
+  const act = (method, path, body) => api(method, path, body).then(async (link) => { if (link) setMade(new URL(link.path, location.href).href); setLinks((await api("GET", at)).links); })
+    .catch((error) => { store.dialog.value = null; store.showError(error); });
+  useLayoutEffect(() => { api("GET", at).then(({ links }) => setLinks(links), store.showError); }, []);
+  const make = (event) => { event.preventDefault(); act("POST", at, { days: Number(new FormData(event.target).get("days")) }); };
+  return html`<${Dialog} label=${t("share")}><form onSubmit=${make}><h2>${t("share")}</h2><p class="dim">${t("shareHint")}</p>
+    ${made && html`<label class="field">${t("copy")}<input readonly value=${made} onFocus=${(event) => event.target.select()} /></label>`}
+    ${links.map((link) => html`<label key=${link.id}><span>${t("linkUntil", { at: new Date(link.until * 1000).toLocaleDateString() })}</span><button type="button" onClick=${() => act("DELETE", `${at}/${link.id}`)}>${t("endLink")}</button></label>`)}
+    <label>${t("linkEnds")} <select name="days" defaultValue="7">${[1, 7, 30, 90].map((n) => html`<option value=${n}>${t("days", { n })}</option>`)}</select></label>
+    <p class="choices"><span class="grow"></span><button type="button" onClick=${() => { store.dialog.value = null; }}>${t("close")}</button><button class="primary">${t("makeLink")}</button></p></form><//>`;
 }
 
 function Settings() {

@@ -56,6 +56,7 @@ const WORDS = {
   forkHere: ["Fork from here", "从此处分支"],
   undo: ["Undo changes", "撤销更改"],
   undone: ["Reverted {files}", "已还原 {files}"],
+  share: ["Share", "分享"],
   export: ["Export", "导出"],
   delete: ["Delete", "删除"],
   change: ["Rename, move or delete", "重命名、移动或删除"],

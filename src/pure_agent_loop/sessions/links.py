@@ -1,0 +1,141 @@
+"""Links that show a session, as it was when it was shared, to everybody who has the link.
+
+<digest>.link   a line of JSON about the link, then the document; named after the SHA-256 of the link's token
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.folders import data_folder, private_folder
+from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.locking import write_whole
+
+LINK_DAYS = 7  # default lifetime of a link
+MAX_LINK_DAYS = 365
+DAY = 86_400.0  # seconds
+_SUFFIX = ".link"
+_TOKEN_BYTES = 24  # 192 random bits
+_ID = 12  # characters of the digest
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLink:
+    """A link to a session.
+
+    Args:
+        id: Names the link without opening it: the first characters of its digest.
+        title: Title of the session when it was shared.
+        by: Name of the person who shared it.
+        created: Time of the snapshot, in seconds since the epoch.
+        until: End of the link, in seconds since the epoch.
+    """
+
+    id: str
+    session: str
+    title: str
+    by: str
+    created: float
+    until: float
+
+
+class LinkFolder:
+    """The links of a server. Only digests of tokens are stored, so that no file opens a link.
+
+    Args:
+        server: The private folder of the server; None for the one in the data folder.
+        now: Function that returns seconds since the epoch.
+    """
+
+    def __init__(self, server: Path | None = None, now: Callable[[], float] = time.time) -> None:
+        self._server, self._now = data_folder() / "server" if server is None else server, now
+        self._folder = self._server / "links"
+
+    @property
+    def address_file(self) -> Path:
+        """The file in which a server writes its address while it runs."""
+        return self._server / "address"
+
+    def add(self, session: str, title: str, document: str, days: int, by: str) -> tuple[str, SharedLink]:
+        """Create a link and return its token, which is not stored, and the link.
+
+        Args:
+            document: The HTML document that the link shows.
+            days: Lifetime in days.
+
+        Raises:
+            ConfigError: `days` is out of range, or the folder cannot be written.
+        """
+        if not 1 <= days <= MAX_LINK_DAYS:
+            raise ConfigError(notice("library.link_days", days=days, most=MAX_LINK_DAYS))
+        token, created = secrets.token_urlsafe(_TOKEN_BYTES), self._now()
+        path = self._path(token)
+        link = SharedLink(path.stem[:_ID], session, title, by, created, created + days * DAY)
+        try:
+            private_folder(self._server)
+            private_folder(self._folder)
+            write_whole(path, f"{json.dumps(asdict(link))}\n{document}".encode("utf-8", "replace"))
+        except OSError as error:
+            raise ConfigError(notice("library.link_unwritten", path=self._folder, error=error)) from error
+        return token, link
+
+    def find(self, token: str) -> tuple[SharedLink, bytes] | None:
+        """Return a link and its document; None if the token opens none, or none any more."""
+        found = self._read(self._path(token))
+        return None if found is None or found[0].until <= self._now() else found
+
+    def list(self, session: str = "") -> list[SharedLink]:
+        """Return the links in force, newest first, and delete those that have expired.
+
+        Args:
+            session: Only the links of this session; empty for all.
+        """
+        links = []
+        for path, link in self._all():
+            if link.until <= self._now():
+                path.unlink(missing_ok=True)
+            elif session in ("", link.session):
+                links.append(link)
+        return sorted(links, key=lambda link: link.created, reverse=True)
+
+    def end(self, name: str, session: str = "") -> bool:
+        """End a link before its time; return False if there is no such link.
+
+        Args:
+            name: The token or the id of the link.
+            session: The session that the link must show; empty for any.
+        """
+        ids = (name, self._path(name).stem[:_ID])
+        matches = [path for path, link in self._all() if link.id in ids and session in ("", link.session)]
+        for path in matches:
+            path.unlink(missing_ok=True)
+        return bool(matches)
+
+    def forget(self, session: str) -> None:
+        """Delete the links of a session."""
+        for path, link in self._all():
+            if link.session == session:
+                path.unlink(missing_ok=True)
+
+    def _all(self) -> Iterator[tuple[Path, SharedLink]]:
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            if (found := self._read(path)) is not None:
+                yield path, found[0]
+
+    def _path(self, token: str) -> Path:
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._folder / f"{digest}{_SUFFIX}"
+
+    def _read(self, path: Path) -> tuple[SharedLink, bytes] | None:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            head, _, document = path.read_bytes().partition(b"\n")
+            return SharedLink(**json.loads(head)), document
+        return None
