@@ -51,6 +51,7 @@ from pure_agent_loop.sessions.store import (
 from pure_agent_loop.sessions.stores.records import BASE, Record
 from pure_agent_loop.sessions.transcript import DURABLE_RUN, read_resume_point
 from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
+from pure_agent_loop.support.explained import explain
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import present, safe_str, to_jsonable
@@ -501,7 +502,9 @@ class Attempt:
 def outcome_of(result: AgentResult) -> dict[str, Any]:
     """Return the recorded part of a result, as JSON."""
     failure = result.state.failure
-    kind = {"error_kind": failure.kind} if isinstance(failure, LLMError) else {}
+    kind: dict[str, Any] = {}
+    if isinstance(failure, LLMError):
+        kind = {"error_kind": failure.kind, "error_title": explain(failure).title}
     output, is_waiting = result.state.output, result.stop_reason == WAITING_TOOL
     outcome: dict[str, Any] = {
         "stop_reason": result.stop_reason,

@@ -23,6 +23,7 @@ from pure_agent_loop.durable import (
     to_file,
     to_session,
 )
+from pure_agent_loop.durable.schedules.when import read_when
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import in_user_language, notice, user_text
 from pure_agent_loop.support.terminal import one_line, safe_text
@@ -69,6 +70,9 @@ def _action(actions: Any, name: str, summary: str, *, named: bool) -> argparse.A
 def _add_options(add: argparse.ArgumentParser) -> None:
     when = add.add_mutually_exclusive_group(required=True)
     when.add_argument("--cron", metavar="LINE", help="cron line with five fields: '0 9 * * 1-5'")
+    when.add_argument(
+        "--when", metavar="WORDS", help="time in words: 'weekdays at 18:30', 'every 15 minutes'"
+    )
     when.add_argument("--every", type=_seconds, metavar="TIME", help="interval: seconds, or 10m, 2h, 1d")
     what = add.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -152,8 +156,7 @@ def _add(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
         options.prompt,
         prompt_file=options.prompt_file,
         media=options.attach,
-        cron=options.cron,
-        every=options.every,
+        **(read_when(options.when) if options.when else {"cron": options.cron, "every": options.every}),
         timezone=options.tz,
         missed=options.missed,
         deliver=_delivery(options),

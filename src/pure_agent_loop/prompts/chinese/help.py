@@ -492,6 +492,7 @@ MESSAGES = {
     "start a run now": "立即启动一次运行",
     "name of the schedule": "定时计划的名称",
     "cron line with five fields: '0 9 * * 1-5'": "五个字段的 cron 表达式：'0 9 * * 1-5'",
+    "time in words: 'weekdays at 18:30', 'every 15 minutes'": "用文字写的时间：'工作日 18:30'、'每 15 分钟'",
     "interval: seconds, or 10m, 2h, 1d": "间隔：秒数，或 10m、2h、1d",
     "the task; {due} is replaced by the due time": "任务；{due} 会替换为应运行的时间",
     "file with the task, read for each run": "任务文件，每次运行时读取",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -16,7 +16,7 @@ from pure_agent_loop.server.api.models import ApiModel, Count, Query
 from pure_agent_loop.server.api.operation import ApiRequest, Operation, session_in
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.sessions.requests import SentRequest, requests_in
-from pure_agent_loop.support.language import LANGUAGES, TranslatedText, notice
+from pure_agent_loop.support.language import LANGUAGES, TranslatedText, in_each_language, notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import to_jsonable
 
@@ -34,7 +34,7 @@ class RequestAbout(ApiModel):
 
     The first `same` messages, and the tools if `same_tools`, equal those of the previous request: a prompt
     cache can reuse them. `changed` explains in each language which other part changed first, and who changed
-    it.
+    it; `reused` says what a cache can reuse, of all requests but the first.
     """
 
     number: Count
@@ -53,6 +53,7 @@ class RequestAbout(ApiModel):
     cache_missed_tokens: int | None = None
     seconds: float | None = None
     changed: dict[str, str] | None = None
+    reused: dict[str, str] | None = None
 
 
 class Requests(ApiModel):
@@ -120,7 +121,8 @@ class QueueAbout(ApiModel):
 class FleetRun(ApiModel):
     """A run in the engine. `handovers` counts how often another worker had to take over the run.
 
-    `error` is the first line of why a run failed.
+    `error` is the first line of why a run failed; `failure` says it in words, by language, if a model's
+    server failed.
     """
 
     id: str
@@ -133,19 +135,30 @@ class FleetRun(ApiModel):
     updated: float
     handovers: Count
     error: str = ""
+    failure: dict[str, str] = Field({})
+
+
+class CostToday(ApiModel):
+    """The cost today of one person's runs of an agent: what is known, and the number of other runs."""
+
+    agent: str
+    person: str
+    runs: Count
+    cost: float
+    unknown: Count
 
 
 class Fleet(ApiModel):
     """An engine: workers, queues and newest runs, with the number of runs per state.
 
-    `cost_today` is the known cost of the runs of this server that worked since midnight, UTC.
+    `costs_today` is that of the runs of this server that worked since midnight, UTC, the highest first.
     """
 
     workers: list[Working]
     queues: list[QueueAbout]
     states: dict[str, int]
     runs: list[FleetRun]
-    cost_today: float
+    costs_today: list[CostToday]
 
 
 class NewestOnly(Query):
@@ -168,6 +181,8 @@ def _about(sent: SentRequest) -> RequestAbout:
     known = before.messages if before is not None else []
     pairs = enumerate(zip(request.messages, known, strict=False))
     same = next((index for index, (new, old) in pairs if new != old), min(len(request.messages), len(known)))
+    same_tools = before is not None and request.tools == before.tools
+    kept = "library.request_kept" if same_tools else "library.request_tools_changed"
     return RequestAbout(
         number=sent.number,
         step=int(sent.record.data["ledger"]["steps"]),
@@ -175,7 +190,8 @@ def _about(sent: SentRequest) -> RequestAbout:
         model=str(sent.run["model"]),
         messages=len(request.messages),
         same=same,
-        same_tools=before is not None and request.tools == before.tools,
+        same_tools=same_tools,
+        reused=before and in_each_language(kept, same=same, all=len(request.messages)),
         parts=dict(parts),
         window=sent.run.get("window"),
         changed=None if sent.change is None else _in_each_language(sent.change.words()),
@@ -235,7 +251,10 @@ async def _fleet(request: ApiRequest) -> Fleet:
         queues.setdefault(queue, []).append(agent)
     depth, running = (fleet.gauges.get(f"pal_queue_{name}", {}) for name in ("depth", "running"))
     today = time.time() // DAY * DAY
-    runs = request.service.hub.runs.values()
+    by_person: dict[tuple[str, str], list[float | None]] = defaultdict(list)
+    for run in request.service.hub.runs.values():
+        if run.updated >= today:
+            by_person[run.agent, run.owner].append(run.cost)
     return Fleet(
         workers=[
             Working(
@@ -247,7 +266,19 @@ async def _fleet(request: ApiRequest) -> Fleet:
             )
             for worker in fleet.workers
         ],
-        cost_today=sum(run.cost or 0.0 for run in runs if run.updated >= today),
+        costs_today=sorted(
+            (
+                CostToday(
+                    agent=agent,
+                    person=person,
+                    runs=len(costs),
+                    cost=sum(filter(None, costs)),
+                    unknown=costs.count(None),
+                )
+                for (agent, person), costs in by_person.items()
+            ),
+            key=lambda each: -each.cost,
+        ),
         queues=[
             QueueAbout(
                 name=name,
@@ -267,6 +298,7 @@ async def _fleet(request: ApiRequest) -> Fleet:
                 session=task.session_id,
                 handovers=fleet.handovers.get(task.run_id, 0),
                 error=one_line(task.error, _TASK),
+                failure=task.details.get("error_title") or {},
             )
             for task in fleet.tasks
         ],

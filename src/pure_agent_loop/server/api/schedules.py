@@ -11,8 +11,21 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation
 from pure_agent_loop.server.problems import HttpProblem, not_found
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.language import in_each_language, notice
 
+# The states of firings that have words; the others are those of runs.
+_FIRING = (
+    "due",
+    "answered",
+    "delivering",
+    "done",
+    "delivered",
+    "quiet",
+    "skipped",
+    "empty",
+    "undelivered",
+    "unknown",
+)
 _ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
 _FAILS: dict[str, Any] = {"role": "operate", "problems": (404, 503)}
 
@@ -31,6 +44,12 @@ class ScheduleBody(models.Body):
     prompt: models.Text
     cron: Annotated[str, Field(max_length=200)] | None = None
     every: Annotated[float, Field(ge=1, le=31_622_400)] | None = None
+    when: Annotated[
+        str | None,
+        Field(
+            max_length=200, description="`cron` or `every` in words: `weekdays at 18:30`, `every 15 minutes`"
+        ),
+    ] = None
     timezone: Annotated[str, Field(max_length=60)] = "UTC"
     enabled: bool = True
 
@@ -45,9 +64,13 @@ class ScheduleAbout(models.ApiModel):
     every: float | None
     timezone: str
     enabled: bool
+    when: dict[str, str] = Field(description="`cron` or `every` in words, by language")
     next: float | None
     last: float | None
     last_state: str | None
+    last_words: dict[str, str] | None = Field(
+        description="`last_state` in words, by language, if it has some"
+    )
     last_detail: str
 
 
@@ -58,14 +81,18 @@ class SchedulesBody(models.ApiModel):
 
 
 def _model(info: Any) -> ScheduleAbout:
+    from pure_agent_loop.durable.schedules.when import when_words
+
     schedule = info.schedule
     due, state, detail = (info.last.due, info.last.state, info.last.detail) if info.last else (None, None, "")
     return ScheduleAbout.of(
         schedule,
         enabled=info.next is not None,
+        when=when_words(schedule.cron, schedule.every),
         next=info.next,
         last=due,
         last_state=state,
+        last_words=in_each_language(f"library.firing_{state}") if state in _FIRING else None,
         last_detail=detail,
     )
 
@@ -90,12 +117,24 @@ def _on_schedule(method: str) -> Handler:
     return handle
 
 
+def _times(body: ScheduleBody) -> dict[str, Any]:
+    """Return the arguments of a `Schedule` that say when it is due."""
+    from pure_agent_loop.durable.schedules.when import read_when
+
+    if body.when is None:
+        return {"cron": body.cron, "every": body.every}
+    if body.cron is not None or body.every is not None:
+        raise ConfigError(notice("library.when_or_cron"))
+    return read_when(body.when)
+
+
 async def _add(request: ApiRequest) -> ScheduleAbout:
     from pure_agent_loop.durable import Schedule
 
     schedules = _schedules(request)
     try:
-        schedule = Schedule(**request.body.model_dump())
+        about = request.body.model_dump(exclude={"when", "cron", "every"})
+        schedule = Schedule(**about, **_times(request.body))
         return _model(await asyncio.to_thread(schedules.add, schedule))
     except ConfigError as error:
         raise HttpProblem(409, error) from error

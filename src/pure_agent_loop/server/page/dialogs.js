@@ -18,9 +18,8 @@ addWords({
   keys_allow: ["Allow the call in focus", "允许选中的调用"],
   keys_step: ["Look at the step before, at the step after", "查看上一步、下一步"],
   keys_keys: ["This list", "本列表"],
-  shareHint: ["Whoever has the link reads the conversation as it is now, without signing in. Later messages are not in it.", "持有链接者无需登录即可阅读对话当前的内容；之后的消息不在其中。"],
-  days: ["{n} day{s}", "{n} 天"],
-  linkEnds: ["Link ends after", "链接有效期"],
+  shareHint: ["Whoever has the link reads this conversation as it is now, without later messages.", "持有链接者可阅读对话当前的内容，不含之后的消息。"],
+  days: ["Days", "天数"],
   makeLink: ["Create link", "创建链接"],
   linkUntil: ["ends {at}", "{at} 失效"],
   endLink: ["End", "结束"],
@@ -58,15 +57,16 @@ function Change({ what, session }) {
 // Links to a conversation as it is: a new one is shown once, as only the server's digest of it is kept.
 function Share({ session }) {
   const [links, setLinks] = useState([]), [made, setMade] = useState(""), at = `${sessionAt(session)}/links`;
-  const act = (method, path, body) => api(method, path, body).then(async (link) => { if (link) setMade(new URL(link.path, location.href).href); setLinks((await api("GET", at)).links); })
-    .catch((error) => { store.dialog.value = null; store.showError(error); });
-  useLayoutEffect(() => { api("GET", at).then(({ links }) => setLinks(links), store.showError); }, []);
+  const close = () => { store.dialog.value = null; }, act = async (method, path = at, body) => {
+    try { const { path: link } = await api(method, path, body) ?? {}; if (link) setMade(new URL(link, location.href).href); setLinks((await api("GET", at)).links); } catch (error) { close(); store.showError(error); }
+  };
+  useLayoutEffect(() => { act("GET"); }, []);
   const make = (event) => { event.preventDefault(); act("POST", at, { days: Number(new FormData(event.target).get("days")) }); };
   return html`<${Dialog} label=${t("share")}><form onSubmit=${make}><h2>${t("share")}</h2><p class="dim">${t("shareHint")}</p>
     ${made && html`<label class="field">${t("copy")}<input readonly value=${made} onFocus=${(event) => event.target.select()} /></label>`}
     ${links.map((link) => html`<label key=${link.id}><span>${t("linkUntil", { at: new Date(link.until * 1000).toLocaleDateString() })}</span><button type="button" onClick=${() => act("DELETE", `${at}/${link.id}`)}>${t("endLink")}</button></label>`)}
-    <label>${t("linkEnds")} <select name="days" defaultValue="7">${[1, 7, 30, 90].map((n) => html`<option value=${n}>${t("days", { n })}</option>`)}</select></label>
-    <p class="choices"><span class="grow"></span><button type="button" onClick=${() => { store.dialog.value = null; }}>${t("close")}</button><button class="primary">${t("makeLink")}</button></p></form><//>`;
+    <label>${t("days")} <input type="number" name="days" min="1" max="365" defaultValue="7" required /></label>
+    <p class="choices"><span class="grow"></span><button type="button" onClick=${close}>${t("close")}</button><button class="primary">${t("makeLink")}</button></p></form><//>`;
 }
 
 function Settings() {

@@ -4,23 +4,23 @@ import { Code } from "./call.js";
 import { Menu } from "./menu.js";
 import * as store from "./store.js";
 import { api, sessionAt } from "./wire.js";
-import { addWords, ago, cacheWords, clock, hasWord, language, seconds, t, usedWords } from "./words.js";
+import { addWords, ago, cacheWords, clock, hasWord, inLanguage, seconds, subject, t, usedWords } from "./words.js";
 
-addWords({ // words for these views, and for the states of runs that a schedule started
+addWords({
   failedToday: ["failed today", "今天失败"],
   ofWindow: ["{n}% of {all}", "占 {all} 的 {n}%"],
   pause: ["Pause", "暂停"],
   resume: ["Resume", "恢复"],
   requestsOf: ["{n} sent", "已发送 {n} 个"],
   requestAsSent: ["request", "请求"],
-  keptMessages: ["{n} of {all} messages unchanged", "{all} 条消息中 {n} 条与之前相同"],
-  toolsChanged: ["tools changed", "工具已变化"],
   noAudit: ["No audited calls in this conversation", "此对话没有审计记录"],
   workers: ["Workers", "工作进程"],
   lastSeen: ["Last seen", "上次在线"],
   goneSince: ["gone since {at}", "自 {at} 起失联"],
   nGone: ["{n} gone", "{n} 个失联"],
-  costToday: ["today", "今日费用"],
+  costToday: ["Cost today", "今日费用"],
+  person: ["Person", "用户"],
+  nUnknown: ["{n} unknown", "{n} 次未知"],
   handovers: ["Restarts", "重启次数"],
   queues: ["Queues", "队列"],
   schedules: ["Schedules", "定时任务"],
@@ -28,17 +28,8 @@ addWords({ // words for these views, and for the states of runs that a schedule 
   lasted: ["Duration", "时长"],
   waitingPeople: ["waiting", "等待中"],
   noSchedules: ["No schedules. A schedule begins a task at the times you give.", "没有定时任务。定时任务会在指定时间开始任务。"],
+  whenHint: ["weekdays at 9:00, every 15 minutes, 0 9 * * 1-5", "工作日 9:00、每 15 分钟、0 9 * * 1-5"],
   newSchedule: ["New schedule", "新建定时任务"],
-  state_due: ["due", "到期"],
-  state_answered: ["to be delivered", "待投递"],
-  state_delivering: ["delivering", "投递中"],
-  state_done: ["done", "已完成"],
-  state_delivered: ["delivered", "已投递"],
-  state_quiet: ["nothing to report", "无事可报"],
-  state_skipped: ["skipped", "已跳过"],
-  state_empty: ["no task", "没有任务"],
-  state_undelivered: ["not delivered", "未投递"],
-  state_unknown: ["outcome unknown", "结果未知"],
 });
 
 const PARTS = ["system", "tools", "user", "assistant", "tool"];
@@ -77,17 +68,9 @@ export function Audit() {
 
 const total = (request) => PARTS.reduce((sum, part) => sum + (request.parts[part] || 0), 0);
 
-// The part of the previous request that a prompt cache can reuse.
-function cacheable(request, isFirst) {
-  if (isFirst) return "";
-  if (request.changed) return request.changed[language.value];
-  if (!request.same_tools) return t("toolsChanged");
-  return t("keptMessages", { n: request.same, all: request.messages });
-}
-
 function RequestItem({ request, session, maxTokens }) {
   const [isOpen, setOpen] = useState(false);
-  const numbers = [cacheable(request, request.number === 1)];
+  const numbers = [inLanguage(request.changed ?? request.reused)];
   if (request.prompt_tokens !== null) numbers.push(usedWords(request.prompt_tokens, request.completion_tokens ?? 0, request.cached_tokens));
   if (request.window) numbers.push(t("ofWindow", { n: Math.max(1, Math.round((100 * total(request)) / request.window)), all: request.window.toLocaleString() }));
   numbers.push(...cacheWords(request.cache_write_tokens, request.cache_missed_tokens));
@@ -117,8 +100,8 @@ function Body({ session, number }) {
 function AuditedCall({ call }) {
   const [isOpen, setOpen] = useState(false);
   return html`<li><details onToggle=${(event) => setOpen(event.target.open)}>
-    <summary><span class="number">${call.number}</span><span class="badge ${call.status}">${call.status}</span><span class="tool">${call.tool}</span>
-      <span class="dim">${call.user}@${call.host}${call.seconds >= 1 ? ` · ${seconds(call.seconds)}` : ""}</span></summary>
+    <summary><span class="dim">${clock(call.time)}</span><span class="badge ${call.status}">${call.status}</span><span class="tool">${call.tool} ${subject(call.args)}</span>
+      ${call.seconds >= 1 && html`<span class="dim">${seconds(call.seconds)}</span>`}</summary>
     ${isOpen && html`<${Code} text=${JSON.stringify(call, null, 2)} language="json" label=${t("audit")} />`}</details></li>`;
 }
 
@@ -129,17 +112,19 @@ export function Fleet() {
   if (!fleet) return html`<section class="panel fleet" aria-label=${t("operate")}></section>`;
   const table = (title, heads, rows, empty = "–") => html`<h2>${title}</h2>${rows.length === 0 ? html`<p class="dim">${empty}</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr>${heads.map((head) => (head ? html`<th key=${head}>${head}</th>` : html`<td key="menu"></td>`))}</tr></thead>
     <tbody>${rows.map((row, index) => html`<tr key=${index}>${row.map((cell, at) => html`<td key=${at}>${cell}</td>`)}</tr>`)}</tbody></table></div>`}`;
-  const state = (name) => html`<span class="badge ${name}">${hasWord(`state_${name}`) ? t(`state_${name}`) : name}</span>`, count = (...names) => names.reduce((sum, name) => sum + (fleet.states[name] || 0), 0);
+  const state = (name, words) => html`<span class="badge ${name}">${words ?? (hasWord(`state_${name}`) ? t(`state_${name}`) : name)}</span>`, count = (...names) => names.reduce((sum, name) => sum + (fleet.states[name] || 0), 0);
   const today = new Date().setHours(0, 0, 0, 0) / 1000, gone = fleet.workers.filter((worker) => !worker.alive), failed = fleet.runs.filter((run) => ["failed", "killed"].includes(run.state) && run.updated >= today);
-  const tiles = [[t("running"), count("running", "pending")], [t("waitingPeople"), count("waiting_permission", "waiting_tool")], [t("failedToday"), failed.length], [[t("workers"), ...(gone.length ? [t("nGone", { n: gone.length })] : [])].join(" · "), fleet.workers.length - gone.length], ...(fleet.cost_today > 0 ? [[t("costToday"), `$${fleet.cost_today.toFixed(2)}`]] : [])];
+  const costs = fleet.costs_today, sum = (name) => costs.reduce((all, each) => all + each[name], 0), spent = (cost, n) => [...(cost || !n ? [`$${cost.toFixed(2)}`] : []), ...(n ? [t("nUnknown", { n })] : [])].join(" + ");
+  const tiles = [[t("running"), count("running", "pending")], [t("waitingPeople"), count("waiting_permission", "waiting_tool")], [t("failedToday"), failed.length], [[t("workers"), ...(gone.length ? [t("nGone", { n: gone.length })] : [])].join(" · "), fleet.workers.length - gone.length], ...(costs.length ? [[t("costToday"), spent(sum("cost"), sum("unknown"))]] : [])];
   const began = (time) => html`<time title=${clock(time)}>${ago(time)}</time>`;
   const title = (run) => html`<button class="link" title=${run.task} onClick=${() => store.open(run.session)}>${run.task || t("untitled")}</button>`;
   return html`<section class="panel fleet" aria-label=${t("operate")}>
     <ul class="tiles">${tiles.map(([name, number]) => html`<li key=${name}><strong>${number}</strong><span class="dim">${name}</span></li>`)}</ul>
-    ${table(t("runs"), [t("state"), t("task"), t("agent"), t("started"), t("lasted"), t("worker"), t("handovers")], fleet.runs.slice(0, 50).map((run) => [html`${state(run.state)}${run.error && html` <span class="dim why" title=${run.error}>${run.error}</span>`}`, title(run), run.agent, began(run.created), seconds(Math.round(run.updated - run.created)), run.worker, run.handovers || ""]))}
+    ${table(t("runs"), [t("state"), t("task"), t("agent"), t("started"), t("lasted"), t("worker"), t("handovers")], fleet.runs.slice(0, 50).map((run) => [html`${state(run.state)}${run.error && html` <span class="dim why" title=${run.error}>${inLanguage(run.failure) || run.error}</span>`}`, title(run), run.agent, began(run.created), seconds(Math.round(run.updated - run.created)), run.worker, run.handovers || ""]))}
+    ${costs.length > 0 && table(t("costToday"), [t("agent"), t("person"), t("runs"), t("cost")], costs.map((each) => [each.agent, each.person, each.runs, spent(each.cost, each.unknown)]))}
     ${table(t("workers"), [t("worker"), t("host"), t("running"), t("lastSeen")], fleet.workers.map((worker) => [worker.name, worker.host, worker.runs, worker.alive ? worker.seen && began(worker.seen) : html`<span class="badge failed">${worker.seen ? t("goneSince", { at: clock(worker.seen) }) : t("gone")}</span>`]))}
     ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((queue) => [queue.name, queue.agents.join(", "), queue.pending || "", queue.running || ""]))}
-    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next"), t("last"), ""], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, schedule.cron ? `${schedule.cron} (${schedule.timezone})` : seconds(schedule.every), schedule.next ? clock(schedule.next) : t("paused"), schedule.last_state && html`<span title=${schedule.last_detail}>${state(schedule.last_state)} ${began(schedule.last)}</span>`, html`<${ScheduleMenu} schedule=${schedule} />`]), t("noSchedules"))}
+    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next"), t("last"), ""], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, html`${inLanguage(schedule.when).replace(schedule.cron, "")}${schedule.cron && html` <span class="dim">${schedule.cron} (${schedule.timezone})</span>`}`, schedule.next ? clock(schedule.next) : t("paused"), schedule.last_state && html`<span title=${schedule.last_detail}>${state(schedule.last_state, inLanguage(schedule.last_words))} ${began(schedule.last)}</span>`, html`<${ScheduleMenu} schedule=${schedule} />`]), t("noSchedules"))}
     <${NewSchedule} />
   </section>`;
 }
@@ -162,6 +147,6 @@ function NewSchedule() {
   const field = (name, words, hint) => html`<label>${t(words)} <input name=${name} required placeholder=${hint} /></label>`;
   return html`<form class="schedule" onSubmit=${make} aria-label=${t("newSchedule")}>
     ${field("name", "name", "daily-report")}<label>${t("agent")} <select name="agent">${store.agents.value.map((agent) => html`<option value=${agent.name}>${agent.name}</option>`)}</select></label>
-    ${field("cron", "when", "0 9 * * 1-5")}${field("prompt", "task", "")}
+    ${field("when", "when", t("whenHint"))}${field("prompt", "task", "")}
     <p class="choices"><button class="primary">${t("save")}</button> <button type="button" onClick=${() => setOpen(false)}>${t("cancel")}</button></p></form>`;
 }

@@ -56,6 +56,7 @@ const WORDS = {
   forkHere: ["Fork from here", "从此处分支"],
   undo: ["Undo changes", "撤销更改"],
   undone: ["Reverted {files}", "已还原 {files}"],
+  nItems: ["{n} item{s}", "{n} 项"],
   share: ["Share", "分享"],
   export: ["Export", "导出"],
   delete: ["Delete", "删除"],
@@ -236,7 +237,7 @@ export function subject(args) {
   if (!args) return "";
   if (typeof args === "string") return args.slice(0, 200);
   const named = MAIN.map((name) => args[name]).find((value) => typeof value === "string");
-  const texts = named !== undefined ? [named] : Object.values(args).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+  const texts = named !== undefined ? [named] : Object.values(args).map((value) => (typeof value === "string" ? value : value?.[0] instanceof Object ? t("nItems", { n: value.length }) : JSON.stringify(value)));
   return texts.join(" · ").replace(/\s+/g, " ").slice(0, 200);
 }
 
