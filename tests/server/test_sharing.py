@@ -1,4 +1,4 @@
-"""Links to sessions: what they show to somebody without a login, for how long, and who may make and end them."""
+"""Links to sessions: what they show without a login, for how long, and who may make and end them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def test_a_link_shows_the_session_as_it_was_until_it_is_ended(server):
         assert SECRET not in page.text
         assert "<script" not in page.text
         headers = page.headers
-        assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline'; img")
+        assert headers["content-security-policy"].startswith(
+            "default-src 'none'; style-src 'unsafe-inline'; img"
+        )
         assert "script" not in headers["content-security-policy"]
         assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "no-referrer")
         assert headers["x-robots-tag"].startswith("noindex")

@@ -327,11 +327,14 @@ see [the page](https://example.org/a_b) and ![a sign](https://example.org/x.png)
 
 
 class TestProse:
-    def test_a_formula_is_shown_as_it_is_and_money_is_none(self):
-        shown = prose_to_html("It costs $5 and $6. Here $a_1 + b_1*c*$, \\(x_1 *y*\\), $$\\sum_i *x*$$.")
+    def test_a_formula_is_mathml_or_code_and_money_is_none(self):
+        shown = prose_to_html("It costs $5 and $6. Here $a_1 *b*$, $$\\sum_i *x*$$, \\(\\begin{x}*y*\\).")
         assert "costs $5 and $6. Here" in shown
-        for formula in ("$a_1 + b_1*c*$", "\\(x_1 *y*\\)", "$$\\sum_i *x*$$"):
-            assert f"<code>{formula}</code>" in shown
+        a1 = "<msub><mi>a</mi><mn>1</mn></msub>"
+        starred = "<mo>*</mo><mi>{}</mi><mo>*</mo></mrow></math>"
+        assert f'<math display="inline"><mrow>{a1}{starred.format("b")}' in shown
+        assert '<math display="block"><mrow><munder><mo>\u2211</mo><mi>i</mi></munder>' in shown
+        assert "<code>\\(\\begin{x}*y*\\)</code>" in shown
         assert "<em>" not in shown
 
     def test_a_task_has_a_box_and_no_bullet(self):

@@ -61,7 +61,9 @@ blockquote {{ margin-inline: 0; padding-inline-start: 1rem; border-inline-start:
 p, li, h1, h3, h4, h5, h6, th, td, .task pre, .user pre, .answer > pre, .thinking pre, .notice pre {{
   unicode-bidi: plaintext; text-align: start; }}
 pre, code {{ direction: ltr; unicode-bidi: isolate; text-align: left; }}
-table {{ border-collapse: collapse; display: block; overflow-x: auto; }}
+table, math[display="block"] {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; display: block; }}
+math {{ overflow-wrap: normal; }}
 th, td {{ border: 1px solid var(--line); padding: .3rem .6rem; overflow-wrap: normal; }}
 th, td code {{ white-space: nowrap; }}
 li.box {{ list-style: none; margin-inline-start: -1.2em; }}

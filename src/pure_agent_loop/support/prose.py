@@ -9,6 +9,7 @@ from functools import cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
+from pure_agent_loop.support.formulas import to_mathml
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted
 
@@ -209,18 +210,27 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.before("escape", "formula", _formula)
     for kind in ("fence", "code_block"):
         parser.add_render_rule(kind, _render_code)
+    parser.add_render_rule("formula", _render_formula)
     return parser
 
 
 def _formula(state: StateInline, silent: bool) -> bool:
-    """Take a formula, such as ``$x_1$``, as code, so that nothing in it is markup."""
+    """Take a formula, such as ``$x_1$``, so that nothing in it is markup."""
     match = _FORMULA.match(state.src, state.pos)
     if match is None:
         return False
     if not silent:
-        state.push("code_inline", "code", 0).content = match[0]
+        state.push("formula", "", 0).content = match[0]
     state.pos = match.end()
     return True
+
+
+def _render_formula(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object) -> str:
+    """Return a formula as MathML; one that is not understood as code."""
+    text = tokens[at].content
+    size = 1 if text[0] == "$" != text[1] else 2
+    shown = to_mathml(text[size:-size], is_display=text[:2] in ("$$", "\\["))
+    return shown or f"<code>{html.escape(text)}</code>"
 
 
 def _render_code(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object) -> str:
