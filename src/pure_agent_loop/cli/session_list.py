@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.output import error_text
 from pure_agent_loop.errors import SessionError
-from pure_agent_loop.sessions import SessionStore
+from pure_agent_loop.sessions import BaseLog, SessionStore
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import one_line
 
@@ -39,13 +39,16 @@ def age(moment_of_use: float, now: float) -> str:
 
 
 def rename(store: SessionStore, session_id: str, title: str) -> None:
-    """Record a new title of a session.
+    """Record a new title of a session. Its place among the sessions that were used last stays.
 
     Raises:
         SessionError: The session is in use, or cannot be written.
     """
     with store.open(session_id) as log:
-        log.append("title", {"title": title})
+        if isinstance(log, BaseLog) and log.records:
+            log.append("title", {"title": title}, at=log.records[-1].time)
+        else:  # a new session, or one of another package's store
+            log.append("title", {"title": title})
 
 
 def preview(store: SessionStore, session_id: str) -> list[str]:

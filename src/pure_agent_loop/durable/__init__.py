@@ -45,6 +45,7 @@ from pure_agent_loop.durable.health import HealthServer
 from pure_agent_loop.durable.schedules.delivery import Delivery, to_command, to_file, to_session
 from pure_agent_loop.durable.schedules.schedule import Schedule, heartbeat
 from pure_agent_loop.durable.schedules.schedules import Firing, ScheduleInfo, Schedules
+from pure_agent_loop.durable.schedules.when import read_when
 from pure_agent_loop.durable.session_copy import SessionCopy
 from pure_agent_loop.durable.session_worker import SessionWorker
 from pure_agent_loop.durable.table_engine import TableEngine
@@ -94,6 +95,7 @@ __all__ = [
     "default_database",
     "heartbeat",
     "hide_password",
+    "read_when",
     "stop_with_stdin",
     "submit",
     "to_command",

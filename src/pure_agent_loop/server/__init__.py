@@ -8,6 +8,7 @@
     hub           runs: start, steer, answer, resume; `work` and `engine_work` execute them
     asking        questions from runs, and their answers
     channel       events of a session, delivered to viewers; its `entries`, saved in an `event_file`
+    labels        names, folders, pins and versions of sessions
     runs_file     the persisted list of runs
     retention     deletes unused sessions and runs daily
     api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI
@@ -34,6 +35,7 @@ from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import Published
+    from pure_agent_loop.server.labels import first_versions
     from pure_agent_loop.server.serving import Serving, bind_socket, check_host, uvicorn_config
     from pure_agent_loop.server.settings import Settings
     from pure_agent_loop.sessions import SessionPlace
@@ -45,6 +47,7 @@ __all__ = [
     "bind_socket",
     "check_host",
     "create_app",
+    "first_versions",
     "uvicorn_config",
 ]
 
@@ -53,6 +56,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         **dict.fromkeys(("Serving", "bind_socket", "check_host", "uvicorn_config"), "serving"),
         "Settings": "settings",
+        "first_versions": "labels",
     },
 )
 

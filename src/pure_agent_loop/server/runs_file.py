@@ -23,13 +23,13 @@ from pure_agent_loop.durable.attempt import Guard
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.server.labels import RUNS_FILE, read_labels
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock, write_whole
 
 MAX_ENDED = 5_000
-LABELS = ("folder", "title", "pin", "version")
 WORKING = ("pending", "running")
 _KEY_SECONDS = 24 * 3_600.0  # lifetime of an idempotency key
 CURRENT_RUN: ContextVar[ActiveRun | None] = ContextVar("pure_agent_loop_live_run", default=None)
@@ -116,7 +116,7 @@ class RunsFile:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "runs.jsonl"
+        self._path = folder / RUNS_FILE
         self._lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
         if not try_lock(self._lock):
             os.close(self._lock)
@@ -124,29 +124,26 @@ class RunsFile:
         # Runs, tokens and known cost of all ended runs, by agent and person.
         self.totals: dict[tuple[str, str], tuple[int, int, float]] = {}
         # Names, folders, pins and origins of sessions: kind -> session id -> text.
-        self.labels: dict[str, dict[str, str]] = {kind: {} for kind in LABELS}
-        self.runs: dict[str, RunInfo] = self._read()
+        lines = self._path.read_bytes().splitlines() if self._path.exists() else []
+        self.labels = read_labels(lines)
+        self.runs = self._read(lines)
         self._by_session: dict[str, list[RunInfo]] = defaultdict(list)
         for info in self.runs.values():
             self._by_session[info.session].append(info)
         self._by_key = {_key_hash(info): info for info in self.runs.values() if info.key}
         self._file = self._rewrite()
 
-    def _read(self) -> dict[str, RunInfo]:
+    def _read(self, lines: Sequence[bytes]) -> dict[str, RunInfo]:
         runs: dict[str, RunInfo] = {}
-        lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         for line in lines:
             try:
                 fields = json.loads(line)
                 if "used" in fields:
                     self._add_totals(*fields["used"])
                     continue
-                if kind := next((kind for kind in LABELS if kind in fields), ""):
-                    self._label(kind, *fields[kind])
-                    continue
                 info = RunInfo(**fields)
             except (ValueError, TypeError):
-                continue  # incomplete: the process was killed while writing
+                continue  # a label, or incomplete: the process was killed while writing
             runs.pop(info.id, None)
             runs[info.id] = info
         ended = [info.id for info in runs.values() if not info.is_open]
@@ -221,14 +218,11 @@ class RunsFile:
         Raises:
             OSError: The file cannot be written.
         """
-        self._label(kind, session, text)
-        self._file.write(_line(kind, session, text))
-
-    def _label(self, kind: str, session: str, text: str) -> None:
         if text:
             self.labels[kind][session] = text
         else:
             self.labels[kind].pop(session, None)
+        self._file.write(_line(kind, session, text))
 
     def _add_totals(self, agent: str, owner: str, runs: int, tokens: int, cost: float) -> None:
         before = self.totals.get((agent, owner), (0, 0, 0.0))

@@ -43,6 +43,7 @@ from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.key_journal import KeyJournal
+    from pure_agent_loop.sessions.links import LinkFolder, SharedLink
     from pure_agent_loop.sessions.requests import requests_in
     from pure_agent_loop.sessions.stores.postgres import PostgresStore
     from pure_agent_loop.sessions.stores.sqlite import SqliteStore
@@ -51,6 +52,7 @@ __all__ = [
     "BaseLog",
     "JsonlStore",
     "KeyJournal",
+    "LinkFolder",
     "Loaded",
     "PostgresStore",
     "Record",
@@ -64,6 +66,7 @@ __all__ = [
     "SessionReadError",
     "SessionStore",
     "SessionWriteError",
+    "SharedLink",
     "SqliteStore",
     "Transcript",
     "check_session_id",
@@ -78,7 +81,9 @@ __all__ = [
 
 _LATER = {
     "KeyJournal": "key_journal",
+    "LinkFolder": "links",
     "PostgresStore": "stores.postgres",
+    "SharedLink": "links",
     "SqliteStore": "stores.sqlite",
     "requests_in": "requests",
 }

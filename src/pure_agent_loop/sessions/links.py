@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.account import account
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
 
-LINK_DAYS = 7  # default lifetime of a link
 MAX_LINK_DAYS = 365
 DAY = 86_400.0  # seconds
 _SUFFIX = ".link"
@@ -55,6 +55,8 @@ class LinkFolder:
         now: Function that returns seconds since the epoch.
     """
 
+    DAYS = 7  # default lifetime of a link
+
     def __init__(self, server: Path | None = None, now: Callable[[], float] = time.time) -> None:
         self._server, self._now = data_folder() / "server" if server is None else server, now
         self._folder = self._server / "links"
@@ -64,12 +66,15 @@ class LinkFolder:
         """The file in which a server writes its address while it runs."""
         return self._server / "address"
 
-    def add(self, session: str, title: str, document: str, days: int, by: str) -> tuple[str, SharedLink]:
+    def add(
+        self, session: str, title: str, document: str, days: int = DAYS, by: str | None = None
+    ) -> tuple[str, SharedLink]:
         """Create a link and return its token, which is not stored, and the link.
 
         Args:
             document: The HTML document that the link shows.
             days: Lifetime in days.
+            by: Name of the person, for the record; the current user account if None.
 
         Raises:
             ConfigError: `days` is out of range, or the folder cannot be written.
@@ -78,7 +83,8 @@ class LinkFolder:
             raise ConfigError(notice("library.link_days", days=days, most=MAX_LINK_DAYS))
         token, created = secrets.token_urlsafe(_TOKEN_BYTES), self._now()
         path = self._path(token)
-        link = SharedLink(path.stem[:_ID], session, title, by, created, created + days * DAY)
+        person = account() if by is None else by
+        link = SharedLink(path.stem[:_ID], session, title, person, created, created + days * DAY)
         try:
             private_folder(self._server)
             private_folder(self._folder)

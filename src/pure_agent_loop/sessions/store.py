@@ -395,15 +395,22 @@ class BaseLog(ABC):
         *,
         parent: str | None = None,
         durable: bool = False,
+        at: float | None = None,
     ) -> Record:
-        """Write one record atomically; see `SessionLog.append`."""
-        return self._append([(type, data)], parent, durable=durable)[0]
+        """Write one record atomically; see `SessionLog.append`.
+
+        Args:
+            at: Time of the record, in seconds since the epoch, if it is no use of the session; None for now.
+        """
+        return self._append([(type, data)], parent, durable=durable, at=at)[0]
 
     def append_all(self, rows: Sequence[Row], *, durable: bool = False) -> list[Record]:
         """Write several records in one commit; see `AppendsMany.append_all`."""
         return self._append(rows, None, durable=durable)
 
-    def _append(self, rows: Sequence[Row], parent: str | None, *, durable: bool) -> list[Record]:
+    def _append(
+        self, rows: Sequence[Row], parent: str | None, *, durable: bool, at: float | None = None
+    ) -> list[Record]:
         with self._mutex:
             self._check_usable()
             if parent is not None and parent not in self._ids:
@@ -411,7 +418,7 @@ class BaseLog(ABC):
             records: list[Record] = []
             previous = self._newest if parent is None else parent
             for kind, data in rows:
-                records.append(self._record(kind, data, previous))
+                records.append(self._record(kind, data, previous, at))
                 previous = records[-1].id
             lines = [record.to_line() for record in records]
             self.write(records, lines, durable=durable)
@@ -485,7 +492,9 @@ class BaseLog(ABC):
                 "This process is a fork of it and cannot write."
             )
 
-    def _record(self, kind: str, data: Mapping[str, Any], parent: str | None) -> Record:
+    def _record(
+        self, kind: str, data: Mapping[str, Any], parent: str | None, at: float | None = None
+    ) -> Record:
         if not is_type(kind):
             raise ConfigError(
                 f"type={kind!r:.100} is not a valid record type. Use at most 64 lower-case letters, "
@@ -500,7 +509,8 @@ class BaseLog(ABC):
             raise ConfigError(f"data cannot be read as a mapping: {plain:.100}")
         # Incremented before the write: an interrupt may skip a number, but never uses one twice.
         self._number += 1
-        return Record(f"{self._number:08d}", parent, round(self._now(), 6), kind, plain)
+        time = self._now() if at is None else at
+        return Record(f"{self._number:08d}", parent, round(time, 6), kind, plain)
 
     @abstractmethod
     def write(self, records: Sequence[Record], lines: Sequence[bytes], *, durable: bool) -> None:

@@ -19,11 +19,11 @@ from pure_agent_loop.durable import (
     Schedule,
     ScheduleInfo,
     Schedules,
+    read_when,
     to_command,
     to_file,
     to_session,
 )
-from pure_agent_loop.durable.schedules.when import read_when
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import in_user_language, notice, user_text
 from pure_agent_loop.support.terminal import one_line, safe_text

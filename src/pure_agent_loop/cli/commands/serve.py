@@ -40,7 +40,7 @@ from pure_agent_loop.cli.settings.servers import servers_for
 from pure_agent_loop.cli.toolset import RunToolset, assistant_settings
 from pure_agent_loop.durable import Engine, WorkerProcess, hide_password, stop_with_stdin
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.sessions.links import LinkFolder
+from pure_agent_loop.sessions import LinkFolder
 from pure_agent_loop.support.child import command_argv
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice, user_text
@@ -262,6 +262,7 @@ def _default(
             limits=limits,
             audit=AuditLog(),
             permission_mode="ask",
+            starters=[notice(f"cli.starter_{name}") for name in ("look", "explain", "find")],
         )
     }
 

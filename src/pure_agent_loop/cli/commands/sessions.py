@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -28,6 +29,7 @@ from pure_agent_loop.cli.questions import question_text
 from pure_agent_loop.cli.session_list import MAX_TITLE, age
 from pure_agent_loop.cli.which_session import checked, existing, folder_of, in_folder, last_of, to_resume
 from pure_agent_loop.errors import ConfigError, MissingExtraError, SessionError, SessionWriteError
+from pure_agent_loop.server import first_versions
 from pure_agent_loop.session import DAY, SessionManager, prune
 from pure_agent_loop.sessions import JsonlStore, Record, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import moment, to_html, to_markdown
@@ -70,7 +72,9 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     listing = _action(actions, "list", "list sessions, most recently used first")
     add_count(listing)
     add_json(listing)
-    listing.add_argument("--all", action="store_true", help="include subagent sessions")
+    listing.add_argument(
+        "--all", action="store_true", help="include subagent sessions, and each version of an answer"
+    )
     listing.add_argument("-v", "--verbose", action="store_true", help="add times, sizes and messages")
     listing.add_argument("--here", action="store_true", help="only sessions started in this folder")
     listing.add_argument("words", nargs="*", metavar="WORD", help="only sessions that contain every WORD")
@@ -127,12 +131,20 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
     sessions = list(in_folder(store, Path.cwd() if options.here else None))
     children = {record.session_id for record in TaskStore().list()}
     matches = [info for info in sessions if options.all or info.id not in children]
+    subagents = len(sessions) - len(matches)
+    firsts = {} if options.all else first_versions()
+    versions = Counter(firsts.get(info.id, info.id) for info in matches)
     excerpts: dict[str, str] = {}
     if options.words:
         excerpts = {info.id: text for info in matches if (text := _excerpt(info, store, options.words))}
         matches = [info for info in matches if info.id in excerpts]
+    newest: dict[str, SessionInfo] = {}
+    for info in matches:  # the version that was used last stands for all of a conversation
+        newest.setdefault(firsts.get(info.id, info.id), info)
+    matches = list(newest.values())
     shown = [_summary(info, store) for info in matches[: options.limit]]
     for row in shown:
+        row.update(versions=versions[firsts.get(row["id"], row["id"])])
         row.update({"said": excerpts[row["id"]]} if excerpts else {})
     if options.json:
         output.json({"sessions": shown, "total": len(matches)})
@@ -140,8 +152,8 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
     _print_rows(shown, options.verbose, output)
     if len(matches) > len(shown):
         output.info(notice("cli.sessions_more", number=len(matches) - len(shown), count=len(matches)))
-    if len(sessions) > len(matches):
-        output.info(notice("cli.sessions_of_subagents", number=len(sessions) - len(matches)))
+    if subagents:
+        output.info(notice("cli.sessions_of_subagents", number=subagents))
     if not matches:
         database = at_database(options.database)
         begin = notice("cli.begin_in", database=database) if database else notice("cli.begin")
@@ -197,6 +209,8 @@ def _counts(row: dict[str, Any], noun: str) -> str:
 
 def _titled(row: dict[str, Any]) -> str:
     notes: list[str] = []
+    if row["versions"] > 1:
+        notes.append(user_text("cli.versions", number=row["versions"]))
     if row.get("stop_reason") != "completed" and "steps" in row:
         notes.append(one_line(row["stop_reason"] or user_text("cli.not_finished"), 40))
     if row.get("problem"):

@@ -14,11 +14,9 @@ from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.session_list import MAX_TITLE
 from pure_agent_loop.cli.which_session import existing, last_of
-from pure_agent_loop.sessions import JsonlStore, SessionStore
+from pure_agent_loop.sessions import JsonlStore, LinkFolder, SessionStore, SharedLink
 from pure_agent_loop.sessions.export import moment, to_html
-from pure_agent_loop.sessions.links import LINK_DAYS, LinkFolder, SharedLink
 from pure_agent_loop.sessions.story import read_story
-from pure_agent_loop.support.account import account
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import one_line
@@ -47,9 +45,9 @@ def add_share(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--days",
         type=positive,
-        default=LINK_DAYS,
+        default=LinkFolder.DAYS,
         metavar="N",
-        help=f"days until the link ends (default: {LINK_DAYS})",
+        help=f"days until the link ends (default: {LinkFolder.DAYS})",
     )
     what.add_argument("--list", action="store_true", help="list the links in force")
     what.add_argument("--end", metavar="LINK", help="end a link, by its id, token or address")
@@ -79,7 +77,7 @@ def _share(options: argparse.Namespace, store: SessionStore, links: LinkFolder, 
     session = existing(last_of(store, folder) if options.id is None else options.id, store)
     records = store.read(session).records
     title = read_story(records).title
-    token, link = links.add(session, title, to_html(records), options.days, account())
+    token, link = links.add(session, title, to_html(records), options.days)
     known = links.address_file
     address = known.read_text("utf-8").strip() if known.exists() else _DEFAULT_ADDRESS
     url = f"{address}/s/{token}"

@@ -244,6 +244,9 @@ MESSAGES = {
     "no_questions": "没有会话在等待回答",
     "answer_more": "已记录；{id} 还有{left}：pal sessions waiting",
     "answer_recorded": "已记录；继续：pal run {to_resume}",
+    "starter_look": "这个文件夹里有什么？请概述。",
+    "starter_explain": "这里应该先读哪个文件？为什么？",
+    "starter_find": "找出这些文件中的待办事项和 TODO 注释。",
     "shared": (
         "{session} 已按当前内容分享，不含之后的消息，有效期至 {until} UTC；提前结束：pal share --end {id}"
     ),
@@ -349,6 +352,7 @@ MESSAGES = {
     "damaged": "已损坏",
     "damaged_why": "已损坏：{problem}",
     "row_last": "{first}（最后：{last}）",
+    "versions": "{number} 个版本",
     "row_notes": "（{notes}）{text}",
     "said": "内容：{text}",
     "ago_now": "刚刚",

@@ -298,7 +298,7 @@ MESSAGES = {
     "list suspended sessions and their questions": "列出挂起的会话及其提问",
     "answer a question; 'pal run --resume' continues the run": "回答提问；之后用 pal run --resume 继续运行",
     "entries to list (default: 20)": "列出的条数（默认：20）",
-    "include subagent sessions": "包括子智能体的会话",
+    "include subagent sessions, and each version of an answer": "包括子智能体的会话和回答的每个版本",
     "add times, sizes and messages": "同时列出时间、大小和消息数",
     "only sessions started in this folder": "只列出在此文件夹中开始的会话",
     "only sessions that contain every WORD": "只列出包含所有 WORD 的会话",

@@ -264,6 +264,9 @@ MESSAGES = {
     "no_questions": "no session is waiting for an answer",
     "answer_more": "recorded; {left} of {id}: pal sessions waiting",
     "answer_recorded": "recorded; to resume: pal run {to_resume}",
+    "starter_look": "What is in this folder? Give me an overview.",
+    "starter_explain": "Which file here should I read first, and why?",
+    "starter_find": "Find open tasks and TODO notes in these files.",
     "shared": (
         "{session} is shared as it is now, without later messages, until {until} UTC; to end it: "
         "pal share --end {id}"
@@ -379,6 +382,7 @@ MESSAGES = {
     "damaged": "damaged",
     "damaged_why": "damaged: {problem}",
     "row_last": "{first} (last: {last})",
+    "versions": "{number} versions",
     "row_notes": "({notes}) {text}",
     "said": "said: {text}",
     "ago_now": "just now",

@@ -20,8 +20,8 @@ from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.actions import servers_of, snapshots_of
 from pure_agent_loop.server.api.operation import ApiRequest, Operation, read_json, validated
 from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, Person
-from pure_agent_loop.server.problems import HttpProblem, not_found
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.server.problems import HttpProblem, language_of, not_found
+from pure_agent_loop.support.language import notice, translated
 from pure_agent_loop.tool import Tool
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ async def _logout(request: ApiRequest) -> Response:
 
 
 async def _agents(request: ApiRequest) -> models.Agents:
+    language = language_of(request.http.headers.get("accept-language", ""))
     return models.Agents(
         agents=[
             models.AgentAbout(
@@ -88,7 +89,7 @@ async def _agents(request: ApiRequest) -> models.Agents:
                 servers=[models.ServerAbout(**asdict(server.state)) for server in servers_of(agent)]
                 if request.person.may("operate")
                 else [],
-                starters=list(agent.starters),
+                starters=[translated(task, language) for task in agent.starters],
             )
             for name, agent in request.service.hub.agents.items()
         ],

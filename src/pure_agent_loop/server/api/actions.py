@@ -15,8 +15,8 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.permissions import Permission, PermissionRequest, wider_rules
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.versions import LABEL
 from pure_agent_loop.server.hub import WAITS, hash_key
+from pure_agent_loop.server.labels import VERSION
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
@@ -154,7 +154,7 @@ async def edit(
     run, is_new = await _start(service, person, body, agent, new, key_hash)
     if is_new:
         file = service.hub.file
-        file.label(LABEL, new, f"{body.step} {session}")
+        file.label(VERSION, new, f"{body.step} {session}")
         for kind in ("title", "folder", "pin"):
             file.label(kind, new, file.labels[kind].get(session, ""))
         if body.step and (title := await asyncio.to_thread(title_of, service, session)):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from pure_agent_loop.sessions.links import LINK_DAYS, MAX_LINK_DAYS
+from pure_agent_loop.sessions.links import MAX_LINK_DAYS, LinkFolder
 from pure_agent_loop.sessions.store import MAX_ID, check_session_name
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class ExportQuery(Query):
 class Share(Body):
     """A request for a link to a session, for a number of days."""
 
-    days: Annotated[int, Field(ge=1, le=MAX_LINK_DAYS), INTEGER] = LINK_DAYS
+    days: Annotated[int, Field(ge=1, le=MAX_LINK_DAYS), INTEGER] = LinkFolder.DAYS
 
 
 class EventsQuery(Query):

@@ -119,7 +119,7 @@ def _on_schedule(method: str) -> Handler:
 
 def _times(body: ScheduleBody) -> dict[str, Any]:
     """Return the arguments of a `Schedule` that say when it is due."""
-    from pure_agent_loop.durable.schedules.when import read_when
+    from pure_agent_loop.durable import read_when
 
     if body.when is None:
         return {"cron": body.cron, "every": body.every}

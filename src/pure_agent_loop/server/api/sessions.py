@@ -17,9 +17,10 @@ from pure_agent_loop.server.api import actions, models
 from pure_agent_loop.server.api.files import files_of, sent_files
 from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation, action_handler, session_in
 from pure_agent_loop.server.api.runs import key_of, paginate, run_response
-from pure_agent_loop.server.api.versions import family, root_of, versions_of
+from pure_agent_loop.server.api.versions import family, versions_of
 from pure_agent_loop.server.asking import NOT_WAITING
 from pure_agent_loop.server.entries import Visibility
+from pure_agent_loop.server.labels import VERSION, root_of
 from pure_agent_loop.server.problems import ALREADY_ANSWERED, HttpProblem
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service, session_named
@@ -55,7 +56,7 @@ async def _list(request: ApiRequest) -> models.Sessions:
         return (info.updated + (PINNED if info.id in pins else 0), info.id)
 
     sessions.sort(key=place, reverse=True)
-    roots = {info.id: root_of(hub, info.id) for info in sessions}
+    roots = {info.id: root_of(hub.file.labels[VERSION], info.id) for info in sessions}
     newest = {roots[info.id]: info for info in sorted(sessions, key=lambda info: info.updated)}
     sessions = [info for info in sessions if newest[roots[info.id]] is info]
     page, cursor = paginate(sessions, request.query, place)

@@ -11,27 +11,19 @@ from collections.abc import Sequence
 
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.hub import Hub
+from pure_agent_loop.server.labels import VERSION, origin_of, root_of
 from pure_agent_loop.sessions.story import Entry
-
-LABEL = "version"
 
 
 def family(hub: Hub, session: str) -> list[str]:
     """Return the sessions that are versions of one conversation, the first one first."""
-    root = root_of(hub, session)
-    return [root, *(other for other in hub.file.labels[LABEL] if root_of(hub, other) == root)]
-
-
-def root_of(hub: Hub, session: str) -> str:
-    """Return the session that the first version of a conversation is in."""
-    while origin := _origin(hub, session):
-        session = origin[1]
-    return session
+    versions = hub.file.labels[VERSION]
+    root = root_of(versions, session)
+    return [root, *(other for other in versions if root_of(versions, other) == root)]
 
 
 def _origin(hub: Hub, session: str) -> tuple[int, str] | None:
-    step, _, parent = hub.file.labels[LABEL].get(session, "").partition(" ")
-    return (int(step), parent) if parent else None
+    return origin_of(hub.file.labels[VERSION], session)
 
 
 def _owner(hub: Hub, session: str, step: int) -> str:

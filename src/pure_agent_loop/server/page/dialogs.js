@@ -74,7 +74,7 @@ function Settings() {
   const shown = [["on", t("shown")], ["off", t("hidden")]];
   return html`<${Dialog} label=${t("settings")}><form method="dialog">
       <h2>${t("settings")}</h2>
-      ${choice("language", language.value, (value) => choose("language", value), [["en", "English", "en"], ["zh", "中文", "zh-CN"]])}
+      ${choice("language", language.value, (value) => { choose("language", value); store.loadAgents(); }, [["en", "English", "en"], ["zh", "中文", "zh-CN"]])}
       ${choice("theme", theme.value, (value) => choose("theme", value), ["system", "light", "dark"].map((name) => [name, t(name)]))}
       ${choice("textSize", size.value, (value) => choose("size", value), ["small", "usual", "large"].map((name) => [name, t(`size_${name}`)]))}
       ${choice("thinkingShown", thinking.value, (value) => choose("thinking", value), shown)}

@@ -1,0 +1,57 @@
+"""Labels of a server's sessions: their names, folders, pins and origins, from the lines of ``runs.jsonl``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pure_agent_loop.support.folders import data_folder
+
+LABELS = ("folder", "title", "pin", "version")
+VERSION = "version"  # kind of the label that names a version's origin: ``STEP PARENT``
+RUNS_FILE = "runs.jsonl"
+_HEADS = tuple(f'{{"{kind}":'.encode() for kind in LABELS)
+
+
+def read_labels(lines: Iterable[bytes]) -> dict[str, dict[str, str]]:
+    """Return labels by kind and session; the newest line of a session counts, and an empty text is none."""
+    labels: dict[str, dict[str, str]] = {kind: {} for kind in LABELS}
+    for line in lines:
+        if line.startswith(_HEADS):
+            with suppress(ValueError, TypeError):  # incomplete: the process was killed while writing
+                ((kind, (session, text)),) = json.loads(line).items()
+                labels[kind][session] = text
+    return {kind: {name: text for name, text in of.items() if text} for kind, of in labels.items()}
+
+
+def origin_of(versions: Mapping[str, str], session: str) -> tuple[int, str] | None:
+    """Return the step and the session that a version replaces a message of; None for a first version.
+
+    Args:
+        versions: The labels of the kind `VERSION`.
+    """
+    step, _, parent = versions.get(session, "").partition(" ")
+    return (int(step), parent) if parent else None
+
+
+def root_of(versions: Mapping[str, str], session: str) -> str:
+    """Return the session that the first version of a conversation is in."""
+    while origin := origin_of(versions, session):
+        session = origin[1]
+    return session
+
+
+def first_versions(folder: Path | None = None) -> dict[str, str]:
+    """Return the session of the first version, for each session that is another version of a conversation.
+
+    Args:
+        folder: The folder of the server; None for the one in the data folder.
+    """
+    path = (data_folder() / "server" if folder is None else folder) / RUNS_FILE
+    try:
+        versions = read_labels(path.read_bytes().splitlines())[VERSION]
+    except OSError:  # no server has run
+        return {}
+    return {session: root_of(versions, session) for session in versions}
