@@ -8,11 +8,13 @@ import signal
 import sys
 import time
 
+import httpx2
 import pytest
 from tests.cli.conversations import without_facts
+from tests.cli.served import PATIENCE, address, serving
 from tests.helpers import unframed
 
-from pure_agent_loop.cli.session_list import age
+from pure_agent_loop.cli.session_list import age, rename
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedServer, answer, call, status
 
@@ -315,6 +317,43 @@ class TestSee:
         some = pal("sessions", "list", "-n", "2")
         assert len(some.stdout.splitlines()) == 2
         assert "1 more: pal sessions list -n 3" in some.stderr
+
+    def test_list_has_a_row_for_all_versions_of_an_answer(self, pal, store):
+        with ScriptedServer(["Nine.", "Ten.", "Eleven.", "Hello."]) as model:
+            pal.use(model)
+            with serving(pal) as lines:
+                token = re.search(r"#token=(\S+)", "".join(lines))[1]
+                about = {"base_url": address(lines), "headers": {"Authorization": f"Bearer {token}"}}
+                with httpx2.Client(**about, timeout=PATIENCE) as client:
+
+                    def finished(path, **body):
+                        run = client.post(path, json=body).json()
+                        with client.stream("GET", f"/api/runs/{run['id']}/events") as events:
+                            events.read()
+                        return run["session"]
+
+                    first = finished("/api/runs", text="sum?")
+                    second = finished(f"/api/sessions/{first}/edit", step=0, text="sum?")
+                    third = finished(f"/api/sessions/{second}/edit", step=0, text="sum?")
+                    other = finished("/api/runs", text="hello")
+        rows = json.loads(pal("sessions", "list", "--json").stdout)
+        assert [(row["id"], row["versions"]) for row in rows["sessions"]] == [(other, 1), (third, 3)]
+        assert rows["total"] == 2
+        assert "(3 versions) sum?" in pal("sessions", "list").stdout
+        assert "（3 个版本）sum?" in pal("sessions", "list", PAL_LANG="zh").stdout
+        every = json.loads(pal("sessions", "list", "--json", "--all").stdout)["sessions"]
+        assert {row["id"] for row in every} == {first, second, third, other}
+        store.delete(second)
+        assert "(2 versions) sum?" in pal("sessions", "list").stdout
+
+    def test_a_new_name_does_not_move_a_session_up(self, pal, store, trip):
+        run(pal, ["Hi."], "--session", "later", "hello")
+        before = store.list()
+        rename(store, trip, "My trip")
+        assert [(info.id, info.updated) for info in store.list()] == [
+            (info.id, info.updated) for info in before
+        ]
+        assert "My trip" in pal("sessions", "list").stdout.splitlines()[1]
 
     def test_show_prints_the_story(self, pal, trip):
         done = pal("sessions", "show", trip)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import signal
 
 import httpx2
 import pytest
+from tests.cli.served import PATIENCE, address, serving
 
 from pure_agent_loop.testing import ScriptedServer
-
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -21,24 +18,6 @@ def trip(pal):
         pal.use(server)
         assert pal("run", "--session", "trip", "Plan a day.").returncode == 0
     return "trip"
-
-
-@contextlib.contextmanager
-def serving(pal, *words):
-    """`pal serve`, until it is ready; at the end, all that it logged is in the list."""
-    process, lines = pal.start("serve", "--port", "0", "--access-log", *words), []
-    try:
-        while "full access" not in "".join(lines):
-            lines.append(process.stderr.readline().decode())
-            assert lines[-1], lines
-        yield lines
-    finally:
-        process.send_signal(signal.SIGTERM)
-        lines.append(process.communicate(timeout=PATIENCE)[1].decode())
-
-
-def address(lines):
-    return re.search(r"(http://127\.0\.0\.1:\d+)/#token", "".join(lines))[1]
 
 
 def test_a_session_is_shared_listed_and_ended(pal, trip):

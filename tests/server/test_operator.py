@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.server.conftest import events_of
 from tests.server.test_coming_back import begin
 
-from pure_agent_loop.testing import call
+from pure_agent_loop.testing import call, status
 
 
 def test_requests_are_shown_as_the_model_got_them(serve):
@@ -58,3 +58,58 @@ def test_a_session_is_put_into_a_folder(serve):
         assert [each["folder"] for each in ada.get("/api/sessions").json()["sessions"]] == ["Work"]
         assert ada.post(url, json={"folder": ""}).status_code == 204
         assert [each["folder"] for each in ada.get("/api/sessions").json()["sessions"]] == [""]
+
+
+def test_a_failed_run_begins_with_what_failed(serve, tmp_path):
+    server = serve([status(401, "bad key")], database=f"sqlite:///{tmp_path}/runs.sqlite")
+    with server.client() as client:
+        assert events_of(client, begin(client, "hello")["id"])[-1]["data"]["state"] == "failed"
+        (run,) = client.get("/api/fleet").json()["runs"]
+    assert run["failure"] == {"en": "The key was refused (401).", "zh": "密钥被拒绝（401）。"}
+    assert "http://" in run["error"]
+
+
+def test_the_cost_of_today_is_by_agent_and_person(serve, tmp_path):
+    def costs(name, **about):
+        database = f"sqlite:///{tmp_path}/{name}.sqlite"
+        server = serve(lambda _: "Hello.", people={"ada": ["use"]}, database=database, **about)
+        with server.client() as client, server.client("ada-token-0123456789") as ada:
+            for who, more in ((client, {}), (client, {}), (ada, {"agent": "other"})):
+                events_of(who, begin(who, "hello", **more)["id"])
+            return client.get("/api/fleet").json()["costs_today"]
+
+    unknown = [(each["agent"], each["person"], each["runs"], each["unknown"]) for each in costs("unknown")]
+    assert sorted(unknown) == [("helper", "owner", 2, 2), ("other", "ada", 1, 1)]
+    known = costs("known", money={})
+    assert [(each["agent"], each["person"], each["unknown"]) for each in known] == [
+        ("helper", "owner", 0),
+        ("other", "ada", 0),
+    ]
+    assert known[0]["cost"] == 2 * known[1]["cost"] > 0
+
+
+def test_a_schedule_is_made_and_shown_in_words(serve, tmp_path):
+    server = serve(["Hello."], database=f"sqlite:///{tmp_path}/runs.sqlite")
+    with server.client() as client:
+
+        def add(name, **when):
+            return client.post(
+                "/api/schedules", json={"name": name, "agent": "helper", "prompt": "x", **when}
+            )
+
+        daily = add("a", when="Weekdays at 6:30pm").json()
+        assert (daily["cron"], daily["when"]["en"]) == ("30 18 * * 1-5", "weekdays at 18:30")
+        assert daily["when"]["zh"] == "工作日 18:30"
+        often = add("b", when="每 15 分钟").json()
+        assert (often["every"], often["when"]["en"]) == (900, "every 15 minutes")
+        assert add("c", cron="*/5 * * * *").json()["when"]["en"] == "*/5 * * * *"
+        refused = add("d", when="now and then")
+        assert refused.status_code == 409
+        assert refused.json()["detail"].startswith(
+            "when='now and then' is not understood. Examples: every day"
+        )
+        both = add("d", when="every hour", cron="0 9 * * *")
+        assert (both.status_code, both.json()["detail"]) == (
+            409,
+            "when excludes cron and every: give one of them.",
+        )
