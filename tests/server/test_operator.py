@@ -65,7 +65,7 @@ def test_a_failed_run_begins_with_what_failed(serve, tmp_path):
     with server.client() as client:
         assert events_of(client, begin(client, "hello")["id"])[-1]["data"]["state"] == "failed"
         (run,) = client.get("/api/fleet").json()["runs"]
-    assert run["failure"] == {"en": "The key was refused (401).", "zh": "密钥被拒绝（401）。"}
+    assert run["failure"] == {"en": "The key was refused (401).", "zh": "密钥被拒绝 (401)。"}
     assert "http://" in run["error"]
 
 
@@ -103,13 +103,8 @@ def test_a_schedule_is_made_and_shown_in_words(serve, tmp_path):
         often = add("b", when="每 15 分钟").json()
         assert (often["every"], often["when"]["en"]) == (900, "every 15 minutes")
         assert add("c", cron="*/5 * * * *").json()["when"]["en"] == "*/5 * * * *"
-        refused = add("d", when="now and then")
+        refused, words = add("d", when="now and then"), "when='now and then' is not understood. Examples: "
         assert refused.status_code == 409
-        assert refused.json()["detail"].startswith(
-            "when='now and then' is not understood. Examples: every day"
-        )
+        assert refused.json()["detail"].startswith(f"{words}every day at 9, weekdays at 18:30")
         both = add("d", when="every hour", cron="0 9 * * *")
-        assert (both.status_code, both.json()["detail"]) == (
-            409,
-            "when excludes cron and every: give one of them.",
-        )
+        assert (both.status_code, "when excludes cron" in both.json()["detail"]) == (409, True)
