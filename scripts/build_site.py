@@ -36,6 +36,12 @@ BASE = (
     "<script>const folder = /^.*?\\/{0}\\/|/.exec(location.pathname)[0];"
     'document.write(`<base href="${{folder || "./"}}">`)</script>'
 )
+# What the page's programs read: the places of the site, of its search, and of what a reader has chosen.
+PLACES = (
+    '<script>{const at = document.getElementById("__config"), given = JSON.parse(at.textContent);'
+    'for (const name of ["base", "search"]) given[name] = (folder || "./") + given[name].slice(1);'
+    "at.textContent = JSON.stringify(given)}</script>"
+)
 REDIRECT = (
     '<!doctype html><meta charset="utf-8"><title>{0}</title>'
     '<meta http-equiv="refresh" content="0; url={0}/index.html">'
@@ -176,10 +182,13 @@ def write_sitemap(site: Path) -> None:
 
 
 def mend_missing(site: Path) -> None:
-    """Let the links of the page for missing addresses begin at the folder of this version, wherever it is."""
+    """Let the page for missing addresses find this version's folder, wherever that is, as other pages do."""
     page = site / "404.html"
     text = re.sub(r'((?:href|src|srcset)=")/(?!/)', r"\1./", page.read_text(encoding="utf-8"))
-    page.write_text(text.replace("<head>", f"<head>{BASE.format(site.name)}", 1), encoding="utf-8")
+    text = text.replace("<head>", f"<head>{BASE.format(site.name)}", 1)
+    text = text.replace('new URL("/",location)', 'new URL(folder||".",location)', 1)
+    text = re.sub(r'(<script id="__config".*?</script>)', lambda found: found[1] + PLACES, text, count=1)
+    page.write_text(text, encoding="utf-8")
 
 
 def write_versions(folder: Path) -> None:

@@ -280,6 +280,13 @@ def test_a_page_for_missing_addresses_leads_back_under_any_path(site):
         inside = {link for link in links if link.startswith(address)}
         assert len(inside) > 50
         assert all(link.startswith(root) for link in inside), inside
+        expect(page.locator(".md-version__current")).to_have_text(version)
+        chosen = page.locator(".md-version__link").first.evaluate("(link) => link.href")
+        assert chosen.startswith(root)
+        page.locator("label[for=__palette_1]").click()
+        stored = page.evaluate("Object.keys(localStorage)")
+        assert [key for key in stored if "palette" in key] == [f"/{site.name}/{version}/.__palette"]
+        assert Search(browser, page.url).first_three("quickstart")[0].startswith(f"{root}start/quickstart")
         answer = page.goto(sorted(inside)[1])
         assert answer is not None
         assert answer.ok

@@ -62,5 +62,5 @@ def test_an_interval_is_seconds(words, seconds, shown):
     ],
 )
 def test_other_words_are_refused_with_examples(words):
-    with pytest.raises(ConfigError, match="when=.*Examples: every day at 9, weekdays at 18:30"):
+    with pytest.raises(ConfigError, match=r"when=.*Examples: every day at 9, weekdays at 18:30"):
         read_when(words)
