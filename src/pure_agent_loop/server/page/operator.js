@@ -19,6 +19,7 @@ addWords({
   goneSince: ["gone since {at}", "自 {at} 起失联"],
   nGone: ["{n} gone", "{n} 个失联"],
   costToday: ["Cost today", "今日费用"],
+  cost: ["Cost", "费用"],
   person: ["Person", "用户"],
   nUnknown: ["{n} unknown", "{n} 次未知"],
   handovers: ["Restarts", "重启次数"],
@@ -28,7 +29,7 @@ addWords({
   lasted: ["Duration", "时长"],
   waitingPeople: ["waiting", "等待中"],
   noSchedules: ["No schedules. A schedule begins a task at the times you give.", "没有定时任务。定时任务会在指定时间开始任务。"],
-  whenHint: ["weekdays at 9:00, every 15 minutes, 0 9 * * 1-5", "工作日 9:00、每 15 分钟、0 9 * * 1-5"],
+  whenHint: ["weekdays at 9:00", "工作日 9:00"],
   newSchedule: ["New schedule", "新建定时任务"],
 });
 
