@@ -42,9 +42,9 @@ class Settings:
         keep_alive_seconds: Seconds between keep-alive messages on an idle event stream.
         grace: Seconds that runs get to finish at shutdown.
         keep_days: Days after which unused sessions are deleted, with their runs; None to keep them.
-        share: Whether people may share their sessions by links that need no login, and whether links work.
         prefix: The path at which a proxy serves the application, such as ``/agents``; the proxy may or may
             not strip it.
+        share: Whether people may share their sessions by links that need no login, and whether links work.
 
     Raises:
         ConfigError: A value is invalid.
@@ -66,9 +66,9 @@ class Settings:
     viewer_seconds: float = 20.0
     keep_alive_seconds: float = 15.0
     grace: float = 30.0
-    share: bool = True
     prefix: str = ""
     keep_days: int | None = None
+    share: bool = True
 
     def __post_init__(self) -> None:
         for field in fields(self):
