@@ -38,7 +38,7 @@ LAYERS = [
         support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.typed support.language
         prompts.values prompts.english prompts.chinese prompts.frames
-        support.images support.globs support.prose support.secrets.decoded support.variables
+        support.images support.globs support.formulas support.prose support.secrets.decoded support.variables
          support.prometheus support.repository support.control support.screen support.quoted_paths
         support.inflate support.checks support.bounded
         """,

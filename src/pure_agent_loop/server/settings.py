@@ -12,6 +12,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.runs.settings import check_starters
 from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.people import Person
+from pure_agent_loop.support.checks import require_value
 from pure_agent_loop.support.language import notice
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -76,9 +77,7 @@ class Settings:
             is_limit = _is_number(field.default) or (field.name == "keep_days" and value is not None)
             if is_limit and not (_is_number(value) and value > 0):
                 raise ConfigError(notice("library.above_zero", name=field.name, value=value))
-        share: object = self.share
-        if not isinstance(share, bool):
-            raise ConfigError(f"share={share!r:.80} must be True or False.")
+        require_value(isinstance(self.share, bool), "share", self.share, "True or False")
         for name in ("hosts", "origins", "show_tools", "starters", "models"):
             if isinstance(getattr(self, name), (str, bytes)):
                 raise ConfigError(f"{name} must be a list, not a string.")

@@ -24,7 +24,7 @@ _DAYS = {
     "6": ("sat", "saturday", "saturdays", "周六", "星期六"),
 }
 _FIELD_OF = {word: field for field, words in _DAYS.items() for word in words}
-_NAMES = {"*": "day_all", "1-5": "day_work", "0,6": "day_rest"}
+_NAMES = {"*": "all", "1-5": "work", "0,6": "rest"}
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 _UNIT_WORDS = {
     "天": "day",
@@ -75,6 +75,6 @@ def when_words(cron: str | None, every: float | None) -> dict[str, str]:
     days = [] if match is None else [match[3]] if match[3] in _DAYS else match[3].split(",")
     if match is None or not all(day in _DAYS for day in days):
         return in_each_language("library.when_cron", cron=cron)
-    names = [notice(f"library.{_NAMES.get(day, f'day_{day}')}") for day in days]
+    names = [notice(f"library.day_{_NAMES.get(day, day)}") for day in days]
     named = reduce(lambda first, second: notice("library.day_and", first=first, second=second), names)
     return in_each_language("library.when_at", days=named, time=f"{int(match[2])}:{int(match[1]):02}")
