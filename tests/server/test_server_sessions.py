@@ -8,6 +8,7 @@ import socket
 from urllib.parse import quote, unquote
 
 import pytest
+from jsonschema import Draft202012Validator
 from tests.server.conftest import OWNER, events_of, sse
 from tests.server.test_coming_back import begin, read_session, take_until
 from websockets.exceptions import ConnectionClosed
@@ -105,12 +106,37 @@ def test_files_at_a_step_are_compared_and_restored(server):
         assert file.read_text() == "two"
         assert client.get(url, params={"step": max(steps)}).json()["changes"] == []
         assert client.get(url, params={"step": 99}).status_code == 409
-        assert client.post(f"/api/sessions/{session}/fork", json={"files": True}).status_code == 422
         forked = client.post(f"/api/sessions/{session}/fork", json={"step": first, "files": True}).json()
         assert (forked["files"]["restored"], file.read_text()) == (["file"], "one")
         assert forked["session"] != session
         other = finished(client, "hello")["session"]
         assert client.get(f"/api/sessions/{other}/time", params={"step": 1}).json()["known"] is False
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "wrong", "right"),
+    [
+        ("fork", "Fork", {"files": True}, {"files": True, "step": 1}),
+        ("fork", "Fork", {"files": True, "step": None}, {"files": False}),
+        ("answers", "VerdictBody", {"verdict": "deny", "always": True}, {"verdict": "deny", "always": False}),
+        (
+            "answers",
+            "VerdictBody",
+            {"verdict": "deny", "similar": True},
+            {"verdict": "allow", "similar": True},
+        ),
+    ],
+)
+def test_rules_between_fields_are_in_the_document(server, path, model, wrong, right):
+    more = {"call_id": "call_1"} if path == "answers" else {}
+    with server.client() as client:
+        session = finished(client, "hello")["session"]
+        refused = client.post(f"/api/sessions/{session}/{path}", json={**wrong, **more})
+        assert refused.status_code == 422
+        schema = client.get("/api/openapi.json").json()["components"]["schemas"][model]
+    validator = Draft202012Validator(schema)
+    assert not validator.is_valid({**wrong, **more})
+    assert validator.is_valid({**right, **more})
 
 
 def test_a_result_comes_from_elsewhere(server):

@@ -46,6 +46,11 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def _rule(condition: dict[str, Any], consequence: dict[str, Any]) -> ConfigDict:
+    """Express in a body's schema a rule between its fields, which its operation checks."""
+    return ConfigDict(json_schema_extra={"if": condition, "then": consequence})
+
+
 class ApiModel(BaseModel):
     """A response body."""
 
@@ -93,16 +98,13 @@ class Stop(Body):
     reason: Annotated[str, Field(max_length=500)] = ""
 
 
-def _denial(schema: dict[str, Any]) -> None:
-    """Express in the schema that a denial must not allow further calls."""
-    schema["if"] = {"properties": {"verdict": {"const": "deny"}}}
-    schema["then"] = {"properties": {"always": {"const": False}, "similar": {"const": False}}}
-
-
 class VerdictBody(Body):
     """The answer to a question."""
 
-    model_config = ConfigDict(json_schema_extra=_denial)
+    model_config = _rule(
+        {"properties": {"verdict": {"const": "deny"}}},
+        {"properties": {"always": {"const": False}, "similar": {"const": False}}},
+    )
 
     call_id: CallId
     verdict: Literal["allow", "deny"]
@@ -121,6 +123,11 @@ class Result(Body):
 
 class Fork(Body):
     """A request to copy a session, up to a step if given; `files` also restores the files of that step."""
+
+    model_config = _rule(
+        {"properties": {"files": {"const": True}}, "required": ["files"]},
+        {"properties": {"step": {"type": "integer"}}, "required": ["step"]},
+    )
 
     step: Step | None = None
     files: bool = False
