@@ -139,6 +139,15 @@ def test_rules_between_fields_are_in_the_document(server, path, model, wrong, ri
     assert validator.is_valid({**right, **more})
 
 
+def test_document_names_the_required_parameters(server):
+    with server.client() as client:
+        session = finished(client, "hello")["session"]
+        assert client.get(f"/api/sessions/{session}/time").json()["param"] == "step"
+        paths = client.get("/api/openapi.json").json()["paths"]
+    parameters = [each for path in paths.values() for each in path.get("get", {}).get("parameters", [])]
+    assert {each["name"] for each in parameters if each["in"] == "query" and each["required"]} == {"step"}
+
+
 def test_a_result_comes_from_elsewhere(server):
     with server.client() as client:
         run = begin(client, "elsewhere far")
