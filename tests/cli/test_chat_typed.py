@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conversations import Held, idle, leave, said
 from tests.cli.screens import CTRL_C, ENTER
 
-HOME, DELETE, UP, CTRL_E = "\x01", "\x1b[3~", "\x1b[A", "\x05"
+HOME, DELETE, UP, CTRL_E, CTRL_U = "\x01", "\x1b[3~", "\x1b[A", "\x05", "\x15"
 
 
 def notes(pal):
@@ -68,6 +68,23 @@ def test_lines_that_come_at_once_are_a_paste_where_the_terminal_does_not_mark_it
     screen.until("end")
     send(screen)
     assert said(screen.server.requests[0]) == text
+    assert not (pal.workspace / "ran").exists()
+    leave(screen)
+
+
+def test_keys_that_a_slow_program_reads_at_once_keep_their_effect(chat, pal):
+    screen = chat(["answer 1.", "answer 2."], "chat", "--permission-mode", "auto")
+    screen.until("/ commands")
+    screen.type(f"wrong{CTRL_U}right\rnext")
+    screen.until("next")
+    send(screen)
+    screen.type("x\x7fsee \x1b[200~!touch\x1b[201~ ran\rthen\x7f!\rend")  # several lines: a paste
+    screen.until("end")
+    send(screen, 2)
+    assert [said(request) for request in screen.server.requests] == [
+        "right\nnext",
+        "see !touch ran\nthe!\nend",
+    ]
     assert not (pal.workspace / "ran").exists()
     leave(screen)
 
