@@ -27,7 +27,7 @@ from pure_agent_loop.toolbox.todo import TODO_TOOL, TodoItem, TodoList
 if TYPE_CHECKING:
     from pure_agent_loop.toolbox.sandbox.launch import Limits
     from pure_agent_loop.toolbox.sandbox.roots import check_workspace
-    from pure_agent_loop.toolbox.shell.background import BackgroundCommand
+    from pure_agent_loop.toolbox.shell.background import BackgroundCommand, BackgroundCommands
     from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
     from pure_agent_loop.toolbox.shell.tool import Shell
     from pure_agent_loop.toolbox.web.fetch import Fetch, FetchError
@@ -36,6 +36,7 @@ __all__ = [
     "PROTECTED",
     "TODO_TOOL",
     "BackgroundCommand",
+    "BackgroundCommands",
     "ChangeTools",
     "Fetch",
     "FetchError",
@@ -64,6 +65,7 @@ _LATER = {
     "FetchError": "web.fetch",
     "Limits": "sandbox.launch",
     "BackgroundCommand": "shell.background",
+    "BackgroundCommands": "shell.background",
     "Shell": "shell.tool",
     "ShellPolicy": "shell.policy",
     "Verdict": "shell.policy",

@@ -268,7 +268,7 @@ class Slash:
             self._list((f"`{background_row(each)}`" for each in talk.background), "no_background_commands")
         elif verb == "end":
             command = numbered_command(talk.background, rest.strip())
-            await talk.end_background(command)
+            await talk.end_background([command])
             self._host.print_notice(background_row(command))
         else:
             text = newest_output(numbered_command(talk.background, words), talk.choice.client)

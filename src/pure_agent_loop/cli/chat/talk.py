@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.cli.chat.background import background_row
 from pure_agent_loop.cli.choose import choose, models_of, plan_of
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.runs import Run
     from pure_agent_loop.sessions.story import Entry, Story
-    from pure_agent_loop.toolbox import BackgroundCommand
+    from pure_agent_loop.toolbox import BackgroundCommand, BackgroundCommands
 
 MEMORY_CHARS = 4_000  # maximum characters of the notes that the model gets
 
@@ -154,6 +153,7 @@ class ChatSession:
         self._inbox = Inbox()
         self._queued: list[str] = []
         self._has_servers = False
+        self._background: BackgroundCommands | None = None  # once a run may have started some
         self._windows: dict[str, int] = {}  # sizes of context windows that servers list, by model
 
     @property
@@ -275,30 +275,32 @@ class ChatSession:
     @property
     def background(self) -> list[BackgroundCommand]:
         """The background commands of the conversation, and some that have ended."""
-        shell = self.shared.toolset.shell
-        return [] if shell is None else list(shell.background)
+        return [] if self._background is None else list(self._background)
 
     def stop_background(self) -> None:
         """Ask all background commands to end, and say so."""
-        running = [each for each in self.background if each.finished is None]
-        if running and (shell := self.shared.toolset.shell) is not None:
+        if self._background is not None and (running := self._background.running):
+            from pure_agent_loop.cli.chat.background import background_row
+
             rows = "\n".join(map(background_row, running))
             self._notify(user_text("chat.background_leaving", commands=rows))
-            shell.background.stop(running)
+            self._background.stop(running)
 
-    async def end_background(self, command: BackgroundCommand) -> None:
-        """End a background command, and wait for it."""
-        if (shell := self.shared.toolset.shell) is not None:
-            await shell.background.end([command])
+    async def end_background(self, commands: Sequence[BackgroundCommand]) -> None:
+        """End background commands, and wait for it."""
+        if self._background is not None:
+            await self._background.end(commands)
 
     def _hold_background(self) -> None:
         """Keep background commands from run to run, until `close` or another session."""
+        from pure_agent_loop.cli.chat.background import background_row
 
         def tell(command: BackgroundCommand) -> None:
             self._notify(user_text("chat.background_ended", command=background_row(command)))
 
-        if (shell := self.shared.toolset.shell) is not None:
-            shell.background.hold(tell)
+        if self.shared.toolset.shell is not None:
+            self._background = self.shared.toolset.shell.background
+            self._background.hold(tell)
 
     def _agent(self) -> Agent:
         """Create an agent for each task, so that a changed mode, model or rule takes effect."""
@@ -428,8 +430,7 @@ class ChatSession:
 
     async def close(self) -> None:
         """End background commands; close connections and the embedded model."""
-        if (shell := self.shared.toolset.shell) is not None:
-            await shell.background.end(shell.background.running)
+        await self.end_background([each for each in self.background if each.finished is None])
         if self.shared.toolset.mcp is not None and self._has_servers:
             await self.shared.toolset.mcp.__aexit__()
         await close_client(self.choice.client)

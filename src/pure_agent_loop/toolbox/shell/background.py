@@ -209,11 +209,6 @@ def _open_in(history: Iterable[Message]) -> list[str]:
     return list(open_lines)
 
 
-def names_of(commands: Iterable[BackgroundCommand]) -> str:
-    """Return the command lines for a person, on one line."""
-    return ", ".join(one_line(each.command) for each in commands)
-
-
 async def _wait(commands: Sequence[BackgroundCommand], seconds: float) -> None:
     loop, all_ended = asyncio.get_running_loop(), asyncio.Event()
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.outcome import CommandEnd, ToolOutcome
 from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.language import model_text, notice
+from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import shorten
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
@@ -39,7 +40,6 @@ from pure_agent_loop.toolbox.sandbox.programs import (
 from pure_agent_loop.toolbox.sandbox.roots import check_workspace
 from pure_agent_loop.toolbox.sandbox.user_git import write_user_git
 from pure_agent_loop.toolbox.sandbox.variables import check_variables, clean_environment, still_variables
-from pure_agent_loop.toolbox.shell.background import BackgroundCommand, BackgroundCommands, names_of
 from pure_agent_loop.toolbox.shell.live import LiveOutput
 from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, format_result, refused, wants_temporary
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
@@ -47,6 +47,7 @@ from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pure_agent_loop.toolbox.shell.background import BackgroundCommand, BackgroundCommands
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
 
 
@@ -132,8 +133,6 @@ class Shell:
         self._timeout, self._max_output = timeout, max_output
         self._limits = limits or Limits()
         self._tried: dict[str, tuple[str, Finished, float]] = {}
-        self.background = BackgroundCommands(max_output)
-        """The commands that stay; see `BackgroundCommands`."""
         own = user_path()
         self._search_path = join_path(list(path), own)
         self._env = {**variables_for(own), **check_variables(env or {})}
@@ -149,6 +148,13 @@ class Shell:
     async def __aexit__(self, *_: object) -> None:
         self.background.is_held = False
         await self.background.end(self.background.running)
+
+    @cached_property
+    def background(self) -> BackgroundCommands:
+        """The commands that stay; see `BackgroundCommands`."""
+        from pure_agent_loop.toolbox.shell.background import BackgroundCommands
+
+        return BackgroundCommands(self._max_output)
 
     def describe(self) -> str:
         """Describe the sandbox in one line for people, and why no better one is used."""
@@ -390,7 +396,8 @@ class Shell:
         """End the commands that a run has started; return a notice about it, or ""."""
         running = [each for each in self.background.running if each.owner == owner]
         await self.background.end(running)
-        return notice("library.background_ended", commands=names_of(running)) if running else ""
+        names = ", ".join(one_line(each.command) for each in running)
+        return notice("library.background_ended", commands=names) if running else ""
 
     @staticmethod
     def _checked(command: str, timeout: float) -> float:
