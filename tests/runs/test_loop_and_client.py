@@ -132,8 +132,8 @@ async def test_a_model_that_is_at_hand_is_chosen_once_and_named():
 
     agent = Agent(llm=AvailableClient(choose))
     assert (chosen, model_of(agent.llm)) == ([], "")
-    notices = [event.content async for event in agent.arun_stream("go") if event.type is E.NOTICE]
-    assert (chosen, notices) == ([1], ["Model: scripted, at hand."])
+    notices = [event.data async for event in agent.arun_stream("go") if event.type is E.NOTICE]
+    assert (chosen, notices) == ([1], [{"message": "Model: scripted, at hand.", "model": "scripted"}])
     results = await asyncio.gather(agent.arun("go"), agent.arun("go"))
     assert ({result.content for result in results}, chosen) == ({"two", "three"}, [1])
 
