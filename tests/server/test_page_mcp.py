@@ -229,3 +229,15 @@ def test_servers_are_shown_tested_and_suggested(pal_serve, visit, about):
     assert there.texts(".bubble") == ["/good:greet Anton"]
     width = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert width <= 0
+
+
+def test_the_agent_as_it_comes_offers_tasks_in_the_language_of_the_page(pal_serve):
+    with pal_serve.client() as client:
+
+        def starters(language):
+            answer = client.get("/api/agents", headers={"Accept-Language": language}).json()
+            return answer["agents"][0]["starters"]
+
+        assert len(starters("en")) == 3
+        assert starters("en")[0] == "What is in this folder? Give me an overview."
+        assert starters("zh-CN")[0] == "这个文件夹里有什么？请概述。"
