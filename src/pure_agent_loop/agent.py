@@ -68,6 +68,7 @@ from pure_agent_loop.runs.settings import (
     checked_compactor,
     checked_folder,
     checked_number,
+    default_client,
     form_of,
     hooks_in_run,
     parse_system_prompt,
@@ -284,10 +285,12 @@ class Agent(Runnable[Deps, Out]):
         start_notices: tuple[str, ...] = ()
         connect: Callable[[str | Sequence[str] | None], tuple[ChatModel, tuple[str, ...]]] | None = None
         if llm is None:
-            from pure_agent_loop.runs.choose import client_for
-
             connect = partial(
-                client_for, api_key=api_key, base_url=base_url, thinking_level=thinking_level, profile=profile
+                default_client,
+                api_key=api_key,
+                base_url=base_url,
+                thinking_level=thinking_level,
+                profile=profile,
             )
             llm, start_notices = connect(model)
         else:

@@ -447,7 +447,7 @@ def _is_set_up(api_key: str | None, base_url: str | None) -> bool:
 
 
 def client_for(
-    model: str | Sequence[str] | None,
+    model: str | None,
     api_key: str | None = None,
     base_url: str | None = None,
     thinking_level: str = "off",
@@ -455,13 +455,9 @@ def client_for(
 ) -> tuple[BaseLLMClient, tuple[str, ...]]:
     """Return the default client of an agent, and notices that name its model; see `choose_model`.
 
-    Several names make a `Fallback`; each names its own server.
-
     Raises:
         ConfigError: `model` is not a name, or the model does not exist.
     """
-    if isinstance(model, (list, tuple)):
-        return _clients_for(model, thinking_level, bool(api_key or base_url or profile))
     name: object = DEFAULT_MODEL if model is None else model
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f"model must be a model name; it is {name!r:.80}. Pass a client as llm=...")
@@ -471,20 +467,6 @@ def client_for(
         return AvailableClient(choose), ()
     choice = choose()
     return choice.client, (f"Model: {choice.reason}.",)
-
-
-def _clients_for(
-    names: Sequence[str], thinking_level: str, is_one_server: bool
-) -> tuple[BaseLLMClient, tuple[str, ...]]:
-    from pure_agent_loop.llm.fallback import Fallback
-
-    if is_one_server:
-        raise ConfigError(
-            "api_key, base_url and profile belong to one server, but model names several models. "
-            "Pass llm=Fallback([...]) with a client for each, or set the keys in the environment."
-        )
-    found = [client_for(name, thinking_level=thinking_level) for name in names]
-    return Fallback([client for client, _ in found]), tuple(text for _, texts in found for text in texts)
 
 
 class AvailableClient(StreamingClient):

@@ -136,6 +136,33 @@ def check_only_client(
     check_client(llm)
 
 
+def default_client(
+    model: str | Sequence[str] | None,
+    api_key: str | None,
+    base_url: str | None,
+    thinking_level: str,
+    profile: Profile | None,
+) -> tuple[ChatModel, tuple[str, ...]]:
+    """Return the client for a model name, or a `Fallback` for several, and notices that name the models.
+
+    Raises:
+        ConfigError: A name is invalid, or a setting of one server was given for several models.
+    """
+    from pure_agent_loop.runs.choose import client_for
+
+    if not isinstance(model, (list, tuple)):
+        return client_for(cast("str | None", model), api_key, base_url, thinking_level, profile)
+    if api_key or base_url or profile:
+        raise ConfigError(
+            "api_key, base_url and profile belong to one server, but model names several models. "
+            "Pass llm=Fallback([...]) with a client for each, or set the keys in the environment."
+        )
+    from pure_agent_loop.llm.fallback import Fallback
+
+    found = [client_for(name, thinking_level=thinking_level) for name in model]
+    return Fallback([client for client, _ in found]), tuple(text for _, texts in found for text in texts)
+
+
 def all_tools(
     tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, subagents: Subagents | None
 ) -> ToolRegistry:
