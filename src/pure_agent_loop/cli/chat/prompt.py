@@ -17,7 +17,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -536,31 +536,29 @@ def _paste_aware_input(attention: Attention) -> Input:
 
     def read_keys() -> list[KeyPress]:
         pressed = read()
-        if not any(is_text and _is_pasted(text_of(keys)) for is_text, keys in groupby(pressed, is_written)):
-            return pressed
+        texts = (
+            "".join(key.data for key in keys) for is_text, keys in groupby(pressed, is_written) if is_text
+        )
+        if not any(_LINES_AT_ONCE.search(it) and not all(map(command_in, it.splitlines())) for it in texts):
+            return pressed  # one line, or typed commands
         while select.select([source.fileno()], [], [], PASTE_SECONDS)[0] and (further := read()):
             pressed += further
         first = next(number for number, key in enumerate(pressed) if not isinstance(key.key, Keys))
-        pieces = (  # keys between the texts keep their places: what was typed ahead also arrives at once
-            [KeyPress(Keys.BracketedPaste, text_of(keys))] if is_text else keys
+        # Keys between the texts keep their places: what was typed ahead also arrives at once.
+        return pressed[:first] + [
+            key
             for is_text, keys in groupby(pressed[first:], is_written)
-        )
-        return [*pressed[:first], *chain.from_iterable(pieces)]
+            for key in (
+                [KeyPress(Keys.BracketedPaste, "".join(key.data for key in keys))] if is_text else keys
+            )
+        ]
 
     def is_written(key: KeyPress) -> bool:
         return not isinstance(key.key, Keys) or key.key in written
 
-    def text_of(keys: Iterable[KeyPress]) -> str:
-        return "".join(key.data for key in keys)
-
     written = (Keys.ControlM, Keys.ControlJ, Keys.ControlI)
     patch(source, read_keys=read_keys, cooked_mode=lambda: attention.lent(cooked()))
     return source
-
-
-def _is_pasted(text: str) -> bool:
-    """Whether a text that arrived at once has several lines and is not just typed commands."""
-    return bool(_LINES_AT_ONCE.search(text)) and not all(map(command_in, text.splitlines()))
 
 
 def _completer(completions: InputCompletions) -> Completer:

@@ -104,9 +104,13 @@ def _query(operation: Operation) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
     query = operation.query.model_json_schema()
-    required = query.get("required", ())
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": _without_null(schema)}
+        {
+            "name": name,
+            "in": "query",
+            "required": name in query.get("required", ()),
+            "schema": _without_null(schema),
+        }
         for name, schema in query["properties"].items()
     ]
 
