@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
 
 MAX_DEPTH = 30
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\d+(?:[.,]\d+)*|\s+|.", re.DOTALL)
@@ -19,26 +18,164 @@ _SMALL = (
 _GREEK = {name: chr(0x3B1 + at) for at, name in enumerate(f"{_SMALL} tau upsilon phi chi psi omega".split())}
 
 
-def _table(text: str) -> Mapping[str, str]:
-    words = text.split()
-    return dict(zip(words[::2], words[1::2], strict=True))
-
-
+_OTHER_LETTERS = [
+    "varepsilon",
+    "ε",
+    "varphi",
+    "φ",
+    "vartheta",
+    "ϑ",
+    "hbar",
+    "ℏ",
+    "ell",
+    "ℓ",
+    "partial",
+    "∂",
+    "infty",
+    "∞",
+    "emptyset",
+    "∅",
+    "nabla",
+    "∇",
+    "dots",
+    "…",
+    "ldots",
+    "…",
+    "cdots",
+    "⋯",
+    "prime",
+    "′",
+]
 _LETTERS = {
     **_GREEK,
     **{name.capitalize(): chr(ord(letter) - 32) for name, letter in _GREEK.items() if name != "varsigma"},
-    **_table(
-        "varepsilon ε varphi φ vartheta ϑ hbar ℏ ell ℓ partial ∂ infty ∞ emptyset ∅ nabla ∇ dots … ldots … "
-        "cdots ⋯ prime ′"
-    ),
+    **dict(zip(_OTHER_LETTERS[::2], _OTHER_LETTERS[1::2], strict=True)),
 }
-_SIGNS = _table(
-    "cdot ⋅ times × div ÷ pm ± mp ∓ ast ∗ circ ∘ oplus ⊕ le ≤ leq ≤ ge ≥ geq ≥ ne ≠ neq ≠ approx ≈ equiv ≡ "
-    "sim ∼ propto ∝ ll ≪ gg ≫ in ∈ notin ∉ subset ⊂ subseteq ⊆ cup ∪ cap ∩ to → rightarrow → leftarrow ← "
-    "Rightarrow ⇒ implies ⇒ iff ⇔ mapsto ↦ forall ∀ exists ∃ neg ¬ land ∧ lor ∨ mid ∣ langle ⟨ rangle ⟩ "
-    "lfloor ⌊ rfloor ⌋ lceil ⌈ rceil ⌉ lvert | rvert | int ∫ oint ∮ { { } } | ‖ % % $ $ # # & & _ _ "
-    "sum ∑ prod ∏ bigcup ⋃ bigcap ⋂"
-)
+_NAMES_AND_SIGNS = [
+    "cdot",
+    "⋅",
+    "times",
+    "×",
+    "div",
+    "÷",
+    "pm",
+    "±",
+    "mp",
+    "∓",
+    "ast",
+    "∗",
+    "circ",
+    "∘",
+    "oplus",
+    "⊕",
+    "le",
+    "≤",
+    "leq",
+    "≤",
+    "ge",
+    "≥",
+    "geq",
+    "≥",
+    "ne",
+    "≠",
+    "neq",
+    "≠",
+    "approx",
+    "≈",
+    "equiv",
+    "≡",
+    "sim",
+    "∼",
+    "propto",
+    "∝",
+    "ll",
+    "≪",
+    "gg",
+    "≫",
+    "in",
+    "∈",
+    "notin",
+    "∉",
+    "subset",
+    "⊂",
+    "subseteq",
+    "⊆",
+    "cup",
+    "∪",
+    "cap",
+    "∩",
+    "to",
+    "→",
+    "rightarrow",
+    "→",
+    "leftarrow",
+    "←",
+    "Rightarrow",
+    "⇒",
+    "implies",
+    "⇒",
+    "iff",
+    "⇔",
+    "mapsto",
+    "↦",
+    "forall",
+    "∀",
+    "exists",
+    "∃",
+    "neg",
+    "¬",
+    "land",
+    "∧",
+    "lor",
+    "∨",
+    "mid",
+    "∣",
+    "langle",
+    "⟨",
+    "rangle",
+    "⟩",
+    "lfloor",
+    "⌊",
+    "rfloor",
+    "⌋",
+    "lceil",
+    "⌈",
+    "rceil",
+    "⌉",
+    "lvert",
+    "|",
+    "rvert",
+    "|",
+    "int",
+    "∫",
+    "oint",
+    "∮",
+    "{",
+    "{",
+    "}",
+    "}",
+    "|",
+    "‖",
+    "%",
+    "%",
+    "$",
+    "$",
+    "#",
+    "#",
+    "&",
+    "&",
+    "_",
+    "_",
+    "sum",
+    "∑",
+    "prod",
+    "∏",
+    "bigcup",
+    "⋃",
+    "bigcap",
+    "⋂",
+]
+_SIGNS = dict(zip(_NAMES_AND_SIGNS[::2], _NAMES_AND_SIGNS[1::2], strict=True))
 _NAMED = {"sin", "cos", "tan", "log", "ln", "exp", "det", "dim", "gcd", "arcsin", "arccos", "arctan", "Pr"}
 _LARGE = {"sum", "prod", "bigcup", "bigcap"}
 _LIMITS = {"lim", "min", "max", "sup", "inf", "argmin", "argmax"}
