@@ -125,7 +125,7 @@ class TestOneRun:
         with ScriptedServer(handler=stuck) as server:
             pal.use(server)
             process = pal.start("run", "--permission-mode", "auto", "start it")
-            process.wait(60)
+            process.communicate(timeout=60)
             wait_for(lambda: alive(marker) == [])
         (pal.workspace / "made").unlink()
         with ScriptedServer(["It has ended."]) as server:

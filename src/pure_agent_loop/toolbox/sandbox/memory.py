@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 # Anonymous and shared memory; pages of files can be dropped at any time.
 _RESIDENT, _PROPORTIONAL = rb"^Rss(?:Anon|Shmem):\s+(\d+)", rb"^Pss_(?:Anon|Shmem):\s+(\d+)"
@@ -36,18 +34,22 @@ def _proportional(pid: int) -> int:
 def family(pid: int) -> Iterator[int]:
     """Yield a process and its descendants, parents first."""
     yield pid
-    with suppress(OSError):  # the process has ended
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - only names are needed
-            for child in _read(f"/proc/{pid}/task/{thread}/children").split():
-                yield from family(int(child))
+    for thread in _threads(pid):
+        for child in _read(f"{thread}/children").split():
+            yield from family(int(child))
+
+
+def _threads(pid: int) -> list[str]:
+    """Return the folders of a process's threads; none if it has just ended, which `Path.glob` may raise."""
+    try:
+        return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - only names are needed
+    except OSError:
+        return []
 
 
 def _number(pid: int, file: str, pattern: bytes) -> int:
     """Return the sum of the KiB values in a process's file in ``/proc``; 0 if the process has ended."""
-    for folder in (
-        f"/proc/{pid}",
-        *map(str, Path(f"/proc/{pid}/task").glob("*")),
-    ):  # per thread, because the first thread may have ended
+    for folder in (f"/proc/{pid}", *_threads(pid)):  # per thread, because the first thread may have ended
         if matches := re.findall(pattern, _read(f"{folder}/{file}"), re.M):
             return sum(map(int, matches))
     return 0
