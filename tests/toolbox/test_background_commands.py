@@ -7,6 +7,7 @@ import re
 import uuid
 
 import pytest
+from tests.processes import running
 from tests.toolbox.sandbox_ground import five_ways, require_tools, system_python
 from tests.toolbox.test_sandbox_processes import alive, wait_for
 
@@ -18,6 +19,7 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.testing import ScriptedLLM, answer, call
 from pure_agent_loop.toolbox import Limits, Shell
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.sandbox.memory import exceeds
 from pure_agent_loop.toolbox.shell.background import LOG_BYTES, MAX_RUNNING
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
 
@@ -443,3 +445,10 @@ class TestFacts:
             ]
         first, *_ = self.facts_in(history, tmp_path, "until [ -e end ]; do sleep 0.01; done")
         assert first == "Background commands: ended with an earlier process, or out of reach: `vite`"
+
+
+def test_memory_is_measured_while_processes_come_and_go():
+    """An error in the measurement would kill the command. Each look may meet a process that has just ended."""
+    with running(["bash", "-c", "while :; do /bin/true & /bin/true; done"]) as process:
+        for _ in range(2_000):
+            exceeds(process.pid, 1)
