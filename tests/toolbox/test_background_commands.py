@@ -448,7 +448,7 @@ class TestFacts:
 
 
 def test_memory_is_measured_while_processes_come_and_go():
-    """An error in the measurement would kill the command. Each look may meet a process that has just ended."""
+    """An error would kill the command. Each look may meet a process that has just ended."""
     with running(["bash", "-c", "while :; do /bin/true & /bin/true; done"]) as process:
         for _ in range(2_000):
             exceeds(process.pid, 1)
