@@ -257,3 +257,29 @@ def test_a_fork_and_a_renamed_session_have_titles(server):
 
 def titles_of(client):
     return {each["id"]: each["title"] for each in client.get("/api/sessions").json()["sessions"]}
+
+
+@pytest.mark.parametrize(
+    ("task", "path", "body", "effects"),
+    [
+        ("danger in a fork", "answers", {"verdict": "allow"}, 1),
+        ("elsewhere in a fork", "results", {"result": "seen"}, 0),
+    ],
+)
+def test_fork_of_a_waiting_session_waits_and_resumes_by_itself(server, task, path, body, effects):
+    """The question of the session stays open, and the answer to one is no answer to the other."""
+    with server.client() as client:
+        state = "waiting_tool" if path == "results" else "waiting_permission"
+        run, (call_id,), seen = waiting(client, task, state)
+        fork = client.post(f"/api/sessions/{run['session']}/fork", json={}).json()["session"]
+        (forked,) = client.get("/api/runs", params={"session": fork}).json()["runs"]
+        take_until(client, forked["id"], [], "run_state", state)
+        sent = client.post(f"/api/sessions/{fork}/{path}", json={"call_id": call_id, **body})
+        assert (sent.status_code, sent.json()["run"]) == (200, forked["id"])
+        assert events_of(client, forked["id"])[-1]["data"]["state"] == "completed"
+        assert server.effects().count(task) == effects
+        assert client.get(f"/api/runs/{run['id']}").json()["state"] == state
+        own = client.post(f"/api/sessions/{run['session']}/{path}", json={"call_id": call_id, **body})
+        assert own.status_code == 200
+        assert events_of(client, run["id"], seen[-1]["number"])[-1]["data"]["state"] == "completed"
+        assert server.effects().count(task) == 2 * effects

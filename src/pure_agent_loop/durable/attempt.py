@@ -263,6 +263,13 @@ def attempts_of(records: Sequence[Record], run_id: str) -> int:
     return sum(record.type == "run" and record.data.get(DURABLE_RUN) == run_id for record in records)
 
 
+def begin_attempt(store: SessionStore, session_id: str, run_id: str) -> None:
+    """Record that a run continues a copied session, whose newest run waits for answers."""
+    with store.open(session_id) as log:
+        data = next(record.data for record in reversed(log.records) if record.type == "run")
+        log.append("run", {**data, "task": None, DURABLE_RUN: run_id}, durable=True)
+
+
 def finished_calls(records: Sequence[Record]) -> int:
     """Return the number of calls that ended in the attempt that began them."""
     begun: set[object] = set()

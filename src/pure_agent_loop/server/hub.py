@@ -21,6 +21,7 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from pure_agent_loop.agent import Agent
+from pure_agent_loop.durable.attempt import begin_attempt
 from pure_agent_loop.errors import AlreadyAnsweredError, PureAgentLoopError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.channel import Channel
@@ -43,7 +44,7 @@ from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions.links import LinkFolder
 from pure_agent_loop.sessions.questions import GivenAnswer, given_answers
 from pure_agent_loop.sessions.resume import has_allowed_call
-from pure_agent_loop.sessions.store import Stamps, check_session_name
+from pure_agent_loop.sessions.store import Stamps, check_session_name, new_session_id
 from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.abilities import as_protocol
@@ -186,6 +187,17 @@ class Hub:
         self.file.put(info)
         self._execute(ActiveRun(info, media))
         return info
+
+    async def continue_copy(self, person: Person, session: str, like: RunInfo) -> None:
+        """Continue a run in a copy of its session, where it then waits for answers of its own."""
+        about = {"agent": like.agent, "model": like.model or model_of(self.agents[like.agent].llm)}
+        start_event = own_event(RUN_START, **about, task="", attempt=1, by=person.name)
+        run_id = self.channel(session).add(start_event).run
+        durable = "" if self.engine is None else new_session_id()
+        info = RunInfo(run_id, session, like.agent, person.name, like.task, durable=durable, model=like.model)
+        await asyncio.to_thread(begin_attempt, self.sessions.store, session, durable or run_id)
+        self.file.put(info)
+        self._execute(ActiveRun(info))
 
     def find_by_key(self, key: str) -> RunInfo | None:
         """Return the run started with an idempotency key; None if there is none.

@@ -15,7 +15,7 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.permissions import Permission, PermissionRequest, wider_rules
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.hub import WAITS, hash_key
+from pure_agent_loop.server.hub import WAITS, Hub, hash_key
 from pure_agent_loop.server.labels import VERSION
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.server.problems import HttpProblem, not_found
@@ -23,6 +23,7 @@ from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.fork import end_of_step
 from pure_agent_loop.sessions.story import read_story, without_files
+from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
 from pure_agent_loop.toolbox.shell.syntax import simple_commands
@@ -209,7 +210,19 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
         files = _undo_body(await snapshots.undo(session, since=moment))
     if title := await asyncio.to_thread(title_of, service, session):
         service.hub.file.label("title", new, _fork_title(service, person, title))
+    await _wait_on(service.hub, person, session, new)
     return models.Forked(session=new, files=files)
+
+
+async def _wait_on(hub: Hub, person: Person, session: str, new: str) -> None:
+    """Let a fork wait for its own answers to the questions of the session."""
+    waiting = next((run for run in reversed(hub.of_session(session)) if run.state in WAITING), None)
+    if waiting is None or waiting.agent not in hub.agents:
+        return
+    questions = await asyncio.to_thread(hub.sessions.questions, new)
+    calls = await asyncio.to_thread(hub.sessions.open_calls, new)
+    if questions or calls:
+        await hub.continue_copy(person, new, waiting)
 
 
 def _fork_title(service: Service, person: Person, title: str) -> str:
