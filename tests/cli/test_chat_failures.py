@@ -86,7 +86,7 @@ def test_server_that_is_gone_is_named_once_and_in_words(opened, maker):
         screen.until("Your task is kept")
     assert "The connection to the model server failed. Trying again" in flat(screen)
     assert "Connection refused" in flat(screen)
-    assert f"Is the server running? Server: {url}." in flat(screen)
+    assert f"Is the server running and reachable? Server: {url}." in flat(screen)
     assert "ssl:default" not in screen.all
     assert "Cannot connect to host" not in screen.all
 

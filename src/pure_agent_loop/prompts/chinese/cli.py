@@ -41,7 +41,7 @@ MESSAGES = {
     "first_maker": "1 到 {most} 的数字或 URL，或按回车离开： ",
     "first_model": "模型{proposed}： ",
     "first_secret": "密钥（不显示；只发送给 {place}）： ",
-    "first_is_key": "这像是密钥，没有使用：稍后会询问密钥，输入时不显示。",
+    "first_is_key": "这像是密钥，没有使用：只在询问密钥时输入密钥，且不显示。",
     "first_key_kept": "密钥保存在 {place}，只有你能读取",
     "first_kept": "选择保存在 {place}；pal config 可查看",
     "origin_default": "默认",

@@ -2,7 +2,7 @@
 
 MESSAGES = {
     "connection": "无法连接模型服务器。",
-    "connection_fix": "服务器在运行吗？",
+    "connection_fix": "服务器在运行且可以连接吗？",
     "timeout": "模型服务器太久没有回应。",
     "timeout_fix": "它可能很忙，或仍在加载模型。",
     "rate_limit": "模型服务器暂时不再接受请求{status}。",

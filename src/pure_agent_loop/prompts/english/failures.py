@@ -2,7 +2,7 @@
 
 MESSAGES = {
     "connection": "The connection to the model server failed.",
-    "connection_fix": "Is the server running?",
+    "connection_fix": "Is the server running and reachable?",
     "timeout": "The model server sent nothing for too long.",
     "timeout_fix": "It may be busy, or still be loading the model.",
     "rate_limit": "The model server accepts no more requests for now{status}.",
