@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pure_agent_loop.support.formulas import MAX_DEPTH, to_mathml
 
 ELEMENTS = {"math", "mrow", "mi", "mn", "mo", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub"} | {
-    "msup", "msubsup", "munder", "mover", "munderover",
+    "msup", "msubsup", "munder", "mover", "munderover", "mpadded",
 }  # fmt: skip
 
 
@@ -30,10 +30,12 @@ def plain(tex, **about):
 @pytest.mark.parametrize(
     ("tex", "shown"),
     [
-        ("x^2 - y_1", "msup(mi x, mrow(mn 2)), mo −, msub(mi y, mn 1)"),
-        ("x_i^{n+1}", "msubsup(mi x, mi i, mrow(mrow(mi n, mo +, mn 1)))"),
-        ("x^12", "msup(mi x, mrow(mn 1)), mn 2"),
-        ("f'(3.14)", "msup(mi f, mrow(mo ′)), mo (, mn 3.14, mo )"),
+        ("x^2 - y_1", "msup(mi x, mn 2), mo −, msub(mi y, mn 1)"),
+        ("x_i^{n+1}", "msubsup(mi x, mi i, mrow(mi n, mo +, mn 1))"),
+        ("x^12", "msup(mi x, mn 1), mn 2"),
+        ("f'(3.14)", "mrow(mi f, mo ′), mo (, mn 3.14, mo )"),
+        ("f_n''", "msub(mrow(mrow(mi f, mo ′), mo ′), mi n)"),
+        (r"\left( x \right)'", "msup(mrow(mo (, mrow(mi x), mo )), mpadded(mo ′))"),
         (r"\frac12", "mfrac(mn 1, mn 2)"),
         (r"\frac{a}{\sqrt b}", "mfrac(mrow(mi a), mrow(msqrt(mi b)))"),
         (r"\sqrt[3]{x}", "mroot(mrow(mi x), mrow(mn 3))"),
@@ -46,6 +48,13 @@ def plain(tex, **about):
 )
 def test_a_formula_is_elements(tex, shown):
     assert plain(tex) == shown
+
+
+def test_only_the_brackets_of_left_and_right_stretch():
+    shown = to_mathml(r"p(x) = \left[ |x| \right]")
+    assert re.findall(r'<mo stretchy="(\w+)">(.)', shown) == [
+        ("false", "("), ("false", ")"), ("true", "["), ("false", "|"), ("false", "|"), ("true", "]"),
+    ]  # fmt: skip
 
 
 def test_limits_stand_below_a_sum_on_its_own_line():

@@ -53,10 +53,12 @@ def to_mathml(tex: str, *, is_display: bool = False) -> str | None:
         is_display: True for a formula on a line of its own.
     """
     try:
-        row = _Formula(tex, is_display=is_display).whole()
+        whole = _Formula(tex, is_display=is_display).whole()
     except (ValueError, LookupError):
         return None
-    return f'<math display="{"block" if is_display else "inline"}">{row}</math>'
+    # Brackets stretch by themselves; in TeX, only those of \left and \right do.
+    shown = f'<math display="{"block" if is_display else "inline"}">{whole}</math>'
+    return re.sub("<mo>(?=[][(){}|‖∣⟨⟩⌊⌋⌈⌉])", '<mo stretchy="false">', shown)
 
 
 class _Formula:
@@ -98,8 +100,12 @@ class _Formula:
         base, below, above = self._atom(), "", ""
         while (sign := self._peek()) and sign in "^_'":
             self._at += 1
-            if sign == "'":
-                above += "<mo>′</mo>"
+            if sign == "'":  # its own shape is raised: it floats as a superscript, unless the base is tall
+                base = (
+                    f'<msup>{base}<mpadded voffset="-.35em"><mo>′</mo></mpadded></msup>'
+                    if name in ("left", "frac", "dfrac", "tfrac", "sqrt")
+                    else f"<mrow>{base}<mo>′</mo></mrow>"
+                )
             elif below if sign == "_" else above:
                 raise ValueError  # two of a kind
             elif sign == "_":
@@ -111,7 +117,6 @@ class _Formula:
         is_under = self._is_display and name in _LARGE | _LIMITS
         kind = ("munder", "mover") if is_under else ("msub", "msup")
         tag = kind[not below] if not below or not above else "munderover" if is_under else "msubsup"
-        above = f"<mrow>{above}</mrow>" if above else ""
         return f"<{tag}>{base}{below}{above}</{tag}>"
 
     def _argument(self) -> str:
