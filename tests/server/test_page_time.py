@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from pure_agent_loop import Agent
 from pure_agent_loop.testing import ScriptedLLM, call
 
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 SLIDER = ".steps input[type=range]"
 
 
@@ -24,6 +25,19 @@ def guest(serve, visit):
 
 def file_of(guest):
     return guest.server.folder / "work" / "file"
+
+
+@pytest.mark.parametrize("about", [{}, PHONE])
+def test_the_line_appears_without_moving_the_text(serve, visit, about):
+    server = serve([call("add", a=1, b=2), call("hold", name="gate"), "Done."])
+    guest = visit(server, **about)
+    guest.say("Add")
+    guest.page.wait_for_selector(".call.running >> text=hold")
+    before = guest.page.locator(".log").bounding_box()["y"]
+    expect(guest.page.locator(".steps")).to_have_count(0)
+    (server.folder / "gate").touch()
+    guest.page.wait_for_selector(SLIDER)
+    assert guest.page.locator(".log").bounding_box()["y"] == before
 
 
 def test_looking_back_changes_nothing(guest):

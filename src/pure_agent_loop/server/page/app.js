@@ -59,7 +59,7 @@ export function App() {
       <div class="scrim" onClick=${() => { store.sideOpen.value = false; }}></div>
       <main class=${isFresh && !isPlace ? "fresh" : ""}>
         <${Head} place=${isPlace ? TITLES[name] : ""} />
-        ${isPlace ? html`<${Panel} key=${name} name=${name} /><${Status} />` : html`${store.current.value && hasSteps && html`<${Panel} key=${store.current.value} name="time" />`}<${Log} /><${Status} /><${Questions} /><${Composer} />`}
+        ${isPlace ? html`<${Panel} key=${name} name=${name} /><${Status} />` : html`${!isFresh && html`<div class="time-line">${store.current.value && hasSteps && html`<${Panel} key=${store.current.value} name="time" />`}</div>`}<${Log} /><${Status} /><${Questions} /><${Composer} />`}
       </main>
       ${isDrawer && html`<${Drawer} name=${name} />`}
     </div>`;
