@@ -148,7 +148,7 @@ function Retry({ item }) {
     return () => clearInterval(timer);
   }, [isCounting]);
   if (item.delay && !isCounting) return null;
-  return html`<p class="item note">${item.delay ? t("retry", { ...item, why, seconds: seconds(Math.ceil(left)) }) : why}</p>`;
+  return html`<p class="item note ${item.delay ? "retry" : ""}">${item.delay ? t("retry", { ...item, why, seconds: seconds(Math.ceil(left)) }) : why}</p>`;
 }
 
 const isNewest = (item) => !store.isOpen(store.view.value.run.value) && store.current.value && store.view.value.items.value.slice(-3).includes(item);
