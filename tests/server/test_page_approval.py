@@ -68,6 +68,7 @@ def test_a_card_is_small_and_shows_the_change_once(serve, visit):
         card = guest.page.locator(".card")
         expect(card.locator("h2")).to_have_text("Edit src/pricing.py?")
         expect(card.locator(".counts")).to_have_text("+2 −1")
+        expect(card).to_be_focused()  # the message field is empty
         assert card.locator(".row").count() == 4
         expect(card).not_to_contain_text("old_text")
         assert card.bounding_box()["height"] <= 320
@@ -84,8 +85,32 @@ def test_a_card_is_small_and_shows_the_change_once(serve, visit):
         card.focus()
         guest.page.keyboard.press("Enter")
         guest.wait(".end")
+        expect(guest.page.locator("#message")).to_be_focused()
         expect(guest.page.locator(".call .tool")).to_have_text("Edited")
         guest.page.wait_for_function("() => document.title === 'Mend it'")
+
+
+def test_a_card_does_not_take_the_focus_from_who_writes(serve, visit):
+    server = serve(
+        [call("hold", name="gate"), call("danger", what="it"), call("danger", what="more"), "Done."]
+    )
+    guest = visit(server)
+    guest.say("Do it")
+    guest.page.wait_for_selector(".call.running >> text=hold")
+    field, keys = guest.page.locator("#message"), guest.page.keyboard
+    field.press("N")
+    (server.folder / "gate").touch()
+    guest.wait(".card")
+    expect(field).to_be_focused()
+    keys.type("o")
+    expect(field).to_have_value("No")
+    keys.press("Enter")
+    expect(guest.page.locator(".card h2")).to_contain_text("danger")
+    expect(guest.page.locator(".said")).to_have_count(2)
+    expect(guest.page.locator(".card")).to_be_focused()
+    keys.type("Not")  # a message begins: no key of it is an answer
+    expect(field).to_be_focused()
+    expect(field).to_have_value("Not")
 
 
 def test_a_tool_asks_in_its_own_words(serve, visit, place):

@@ -86,10 +86,15 @@ function What({ children, details, undrawn }) {
 
 export function Card({ question, where = "said" }) {
   const [text, setText] = useState(""), [isDenying, setDenying] = useState(false), [isDetailed, setDetailed] = useState(false);
-  const reason = useRef(null);
+  const reason = useRef(null), box = useRef(null);
   useEffect(() => { if (isDenying) reason.current?.focus(); }, [isDenying]);
   const answer = (verdict, options) => (event) => { event.preventDefault(); store.answer(question, verdict, options); };
   const field = `${where}-${question.session}-${question.call_id}`, args = reveal(question.args), may = store.mayAnswer(question);
+  useLayoutEffect(() => { // takes the focus from nothing and from the empty message field, and gives it back
+    const own = box.current, field = document.getElementById("message"), isFree = [document.body, field].includes(document.activeElement) && !field?.value;
+    if (own && isFree && where === "said") own.focus();
+    return () => { if (own && document.activeElement === own) (own.nextElementSibling ?? field)?.focus(); };
+  }, []);
   if (question.live) { // a running tool asks; otherwise a call waits for approval
     return html`<form class="card" onSubmit=${answer("allow", { message: text })}>
       <header><${Icon} name="inbox" /><h2>${questionOf(question)}</h2>${where === "said" && html`<${Asked} question=${question} />`}</header>
@@ -102,13 +107,14 @@ export function Card({ question, where = "said" }) {
   const more = kindOf(question);
   const key = (event) => {
     if (event.target !== event.currentTarget || !may) return;
-    if (event.key === "Enter") answer("allow")(event);
+    if (event.key === "Enter" && !event.repeat) answer("allow")(event);
+    if (/^[\p{L}\p{N}]$/u.test(event.key) && !event.ctrlKey && !event.metaKey) document.getElementById("message")?.focus(); // a message begins
     if (event.key === "Escape") { event.preventDefault(); setDenying(true); }
   };
   const details = html`<details onToggle=${(event) => setDetailed(event.target.open)}><summary class="dim">${t("details")}</summary>
     ${isDetailed && html`${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
       <${Code} text=${JSON.stringify(args, null, 2)} language="json" label=${question.tool} />`}</details>`;
-  return html`<div class="card" role="group" tabindex="0" aria-label=${title} onKeyDown=${key}>
+  return html`<div class="card" role="group" tabindex="0" ref=${box} aria-label=${title} onKeyDown=${key}>
     <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}>${title}</h2>${change && html`<${Counts} change=${change} />`}${where === "said" && html`<${Asked} question=${question} />`}</header>
     ${question.reason && html`<p class="dim why">${t("asksBecause", { why: question.reason })}</p>`}
     <${What} details=${details} undrawn=${Math.max(0, (change?.rows.length ?? 0) - MAX_ROWS)}>
