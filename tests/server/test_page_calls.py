@@ -35,6 +35,9 @@ def test_a_call_that_cannot_work_says_why_and_that_nobody_was_asked(serve, visit
     with server.client() as client:  # what a page shows when the events are gone
         entries = client.get(f"/api/sessions/{guest.page.url.rpartition('=')[2]}").json()["entries"]
     assert [entry["unasked"] for entry in entries if entry["kind"] == "result"] == [True]
+    guest.page.get_by_role("button", name="Inspect", exact=True).click()
+    guest.page.get_by_role("button", name="Audit log", exact=True).click()
+    expect(guest.page.locator(".requests .badge")).to_have_text("not asked")
 
 
 def test_settled_calls_in_a_row_are_one_line(serve, visit):
@@ -235,6 +238,7 @@ def test_retry_counts_down_on_one_line_that_goes_at_the_end(serve, visit):
     expect(note).to_have_text(
         re.compile(r"The model server failed \(503\)\. Trying again in \d\d s \(3 of \d\)")
     )
+    expect(guest.page.locator(".working")).to_be_hidden()  # one statement is enough
     guest.page.get_by_role("button", name="Stop", exact=True).click()
     guest.wait(".end")
     expect(note).to_have_count(0)

@@ -154,7 +154,13 @@ async def _start(step: Step, call: ToolCallRun) -> None:
         if kit.observers.audit is not None:
             from pure_agent_loop.kernel.observers import audit_denied
 
-            await audit_denied(kit.observers.audit, _call_record(step, call), call.outcome.text, step.notify)
+            await audit_denied(
+                kit.observers.audit,
+                _call_record(step, call),
+                call.outcome.text,
+                step.notify,
+                "error" if call.ruling is not None and call.ruling.unasked else "denied",
+            )
         return
     await step.change_part(call, "running")
     loop, seconds, left = asyncio.get_running_loop(), kit.timeouts.tool, step.seconds_left()

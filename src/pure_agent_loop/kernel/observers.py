@@ -85,10 +85,16 @@ def audited(effect: Effect, audit: Auditor, call: CallRecord, clock: Clock, noti
     return run
 
 
-async def audit_denied(audit: Auditor, call: CallRecord, text: str, notify: Notify) -> None:
-    """Record a denied call, with its result, in the audit log."""
+async def audit_denied(
+    audit: Auditor, call: CallRecord, text: str, notify: Notify, status: CallStatus
+) -> None:
+    """Record a call that was not made, with its result, in the audit log.
+
+    Args:
+        status: ``denied``, or ``error`` if nobody was asked because the call could not work.
+    """
     await _notify(audit.begin(call), notify)
-    await _notify(audit.end(call, text, "denied", 0.0), notify)
+    await _notify(audit.end(call, text, status, 0.0), notify)
 
 
 async def _notify(notice: str | None, notify: Notify) -> None:

@@ -101,7 +101,7 @@ function Body({ session, number }) {
 function AuditedCall({ call }) {
   const [isOpen, setOpen] = useState(false);
   return html`<li><details onToggle=${(event) => setOpen(event.target.open)}>
-    <summary><span class="dim">${clock(call.time)}</span><span class="badge ${call.status}">${call.status}</span><span class="tool">${call.tool} ${subject(call.args)}</span>
+    <summary><span class="dim">${clock(call.time)}</span><span class="badge ${call.status}">${call.verdict === "deny" && call.status === "error" ? t("notAsked") : call.status}</span><span class="tool">${call.tool} ${subject(call.args)}</span>
       ${call.seconds >= 1 && html`<span class="dim">${seconds(call.seconds)}</span>`}</summary>
     ${isOpen && html`<${Code} text=${JSON.stringify(call, null, 2)} language="json" label=${t("audit")} />`}</details></li>`;
 }
