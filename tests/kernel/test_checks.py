@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pure_agent_loop import Agent, ConfigError, EventType, ToolExecutionError, tool
+from pure_agent_loop.audit import AuditLog, history, verify
 from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.renderer import Renderer
 from pure_agent_loop.sessions import JsonlStore
@@ -138,9 +139,10 @@ def test_refusal_is_recorded(tmp_path):
     assert shop.checked == ["9"]
 
 
-def asking_agent(folder, *script, on_ask=lambda _: "allow"):
+def asking_agent(folder, *script, on_ask=lambda _: "allow", audit=None):
     llm, tools = ScriptedLLM([*script, "end"]), workspace_tools(folder)
-    return Agent(llm=llm, tools=tools, permission_mode="ask", on_ask=on_ask, sessions=folder / ".s")
+    options = {"permission_mode": "ask", "on_ask": on_ask, "audit": audit, "sessions": folder / ".s"}
+    return Agent(llm=llm, tools=tools, **options)
 
 
 def test_every_view_says_that_nobody_was_asked(folder):
@@ -165,6 +167,15 @@ def test_every_view_says_that_nobody_was_asked(folder):
         replay_session(records, watch=lambda kind, value: replayed.append((kind, value))).difference is None
     )
     assert [value.unasked for kind, value in replayed if kind == "observation"] == [True]
+
+
+def test_the_audit_log_tells_a_call_that_cannot_work_from_a_denied_one(folder):
+    script, log = [edit("gone", "x"), edit("return", "x")], AuditLog(folder / ".log")
+    asking_agent(folder, *script, on_ask=lambda _: "deny", audit=log).run("Go.")
+    assert [(entry.verdict, entry.status) for entry in history(folder / ".log")] == [
+        ("deny", "error"), ("deny", "denied"),
+    ]  # fmt: skip
+    assert verify(folder / ".log").ok
 
 
 def test_call_that_was_asked_about_and_then_failed_was_asked(folder):

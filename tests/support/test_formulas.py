@@ -34,6 +34,7 @@ def plain(tex, **about):
         ("x_i^{n+1}", "msubsup(mi x, mi i, mrow(mi n, mo +, mn 1))"),
         ("x^12", "msup(mi x, mn 1), mn 2"),
         ("f'(3.14)", "mrow(mi f, mo ′), mo (, mn 3.14, mo )"),
+        (r"f^\prime g^{\prime}", "mrow(mi f, mo ′), mrow(mi g, mo ′)"),
         ("f_n''", "msub(mrow(mrow(mi f, mo ′), mo ′), mi n)"),
         (r"\left( x \right)'", "msup(mrow(mo (, mrow(mi x), mo )), mpadded(mo ′))"),
         (r"\frac12", "mfrac(mn 1, mn 2)"),

@@ -65,7 +65,7 @@ class _Formula:
     """A parser of one formula. It raises `ValueError` or `LookupError` for what it does not know."""
 
     def __init__(self, tex: str, *, is_display: bool) -> None:
-        self._tokens = _TOKEN.findall(tex)
+        self._tokens = _TOKEN.findall(re.sub(r"\^(\\prime(?![A-Za-z])|\{\\prime\})", "'", tex))
         self._at = self._depth = 0
         self._is_display = is_display
 
