@@ -69,6 +69,7 @@ def test_a_card_is_small_and_shows_the_change_once(serve, visit):
         expect(card.locator("h2")).to_have_text("Edit src/pricing.py?")
         expect(card.locator(".counts")).to_have_text("+2 −1")
         expect(card).to_be_focused()  # the message field is empty
+        assert card.evaluate("card => getComputedStyle(card).outlineOffset") == "-2px"
         assert card.locator(".row").count() == 4
         expect(card).not_to_contain_text("old_text")
         assert card.bounding_box()["height"] <= 320
