@@ -61,7 +61,8 @@ class TestAtTheTerminal:
         screen.type("/background 2" + ENTER)
         screen.until("No background command has the number '2'")
         screen.type("/background end 1" + ENTER)
-        screen.until("1  exit code 143")
+        screen.until("1  ended  echo up")
+        assert "background: " not in screen.all.partition("It runs.")[0]  # the question says it in words
         assert alive(marker) == []
         screen.until(lambda screen: "in the background: " not in screen.text)
         leave(screen)
@@ -70,6 +71,8 @@ class TestAtTheTerminal:
         screen = started(chat, "until [ -e stop ]; do sleep 0.02; done; exit 4", "I see.")
         (pal.workspace / "stop").touch()
         screen.until(r"A background command ended: 1  exit code 4  until")
+        screen.type("/background end 1" + ENTER)
+        screen.until(r"(?m)^· 1  exit code 4  until")  # ended before that
         screen.type("go on" + ENTER)
         screen.until("I see.")
         assert (

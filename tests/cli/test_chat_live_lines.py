@@ -67,6 +67,20 @@ def test_a_window_of_the_least_width_holds_all_rows(lengths, command, width, roo
     assert sum(rows) - len(lines) <= max(room[1], 0)
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_subject_of_a_failed_call_gets_its_room_before_the_reason(columns):
+    screen, path = TranscriptView(columns, color=False), "src/pricing/seasonal.py"
+    reason = "old_text is not in the file. " * 9
+    screen.feed(Event.action(1, "edit_file", {"path": path}, "1"))
+    line = screen.feed(Event.observation(1, "edit_file", f"Error: {reason}", 3.2, "1", is_error=True))
+    assert line.startswith(f"✗ Edited {path}  3.2 s · old_text is not in")
+    assert columns - 2 < width_of(line.rstrip("\n")) <= columns
+    assert reason.strip() in screen.unfold()
+    screen.feed(Event.action(1, "shell", {"command": "make " * 40}, "2"))
+    long = screen.feed(Event.observation(1, "shell", f"Error: {reason}", 3.2, "2", is_error=True))
+    assert long.index("…  3.2 s · old_text") > columns // 2
+
+
 def test_a_screen_reader_gets_long_paths_whole():
     screen = TranscriptView(40, color=False, language="en", screen_reader=True)
     path = "/".join(["src", *(f"folder{number}" for number in range(40)), "end.py"])
@@ -139,6 +153,10 @@ def test_a_subagent_shows_name_task_last_call_and_seconds():
     assert "read_file, 2 calls" in screen.live(103.0)[0]
     ended = screen.feed(Event.task(1, {**task, "state": "completed", "ended": 104.0}))
     assert ended == "✓ explore find discount  completed, 2 calls, 900 tokens, 4.0 s\n"
+    # The call that started it has no second line, but another call with the same id has one.
+    assert screen.feed(Event.observation(1, "task", "found\nit", 4.0, "1")) == ""
+    screen.feed(Event.action(2, "shell", {"command": "ls"}, "1"))
+    assert screen.feed(Event.observation(2, "shell", "a", 0.1, "1")) == "✓ Ran ls  a\n"
 
 
 def test_the_empty_line_before_work_stands_there_from_the_beginning():

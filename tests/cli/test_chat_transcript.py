@@ -390,6 +390,19 @@ def test_the_title_of_a_question_has_its_colour_in_a_small_window():
     assert line == "\x1b[32m+two\x1b[0m"
 
 
+def test_answers_and_hints_of_a_question_break_between_words_and_keep_their_numbers():
+    answers = ["❯ y  Yes", "  s  Yes, and edits in src/pricing/ this session", "  n  No"]
+    shown = screen_of(40).choices([*answers, "n WHY · e edit · d all · or type something else"], 3)
+    assert shown == [
+        "❯ y  Yes  1",
+        "  s  Yes, and edits in src/pricing/",
+        "this session  2",
+        "  n  No  3",
+        "n WHY · e edit · d all · or type",
+        "something else",
+    ]
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_screen_without_motion_says_once_that_the_model_is_working(language):
     words = {

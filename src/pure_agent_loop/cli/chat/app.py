@@ -332,16 +332,13 @@ class Chat:
         pending, choices = self.permission_prompt.pending, clean(self.permission_prompt.choices())
         if pending is None:
             return choices
-        lines = choices.split("\n")
-        used = sum(max(-(-width_of(line) // self.screen.width), 1) for line in lines)
-        room = self.prompt.rows - _INPUT_ROWS - used
-        pinned: list[str] = []
+        lines = self.screen.choices(choices.split("\n"), len(pending.letters))
+        room = self.prompt.rows - _INPUT_ROWS - len(lines)
         if pending.height >= room:
             is_hidden = room <= 2 * _PINNED  # in a small terminal, the visible lines may contain no change
             shown = pending.pinned[: min(max(room - 1, 0), _PINNED) if is_hidden else 0]
-            pinned = self.screen.question(pending.title, shown)
-        count = len(pending.letters)
-        return "\n".join([*pinned, *self.screen.numbered(lines[:count]), *lines[count:]])
+            lines = [*self.screen.question(pending.title, shown), *lines]
+        return "\n".join(lines)
 
     @property
     def answer_keys(self) -> list[str]:

@@ -23,7 +23,8 @@ def background_row(command: BackgroundCommand) -> str:
         start = datetime.fromtimestamp(command.started).astimezone()
         state = user_text("chat.background_since", time=f"{start:%H:%M}")
     else:
-        state = user_text("screen.exit_code", code=command.finished.exit_code)
+        told = "background_end" if command.must_end.is_set() else "exit_code"
+        state = user_text(f"screen.{told}", code=command.finished.exit_code)
     return f"{command.number}  {state}  {one_line(command.command)}"
 
 

@@ -59,6 +59,7 @@ class CallView:
         refused: Why the call was denied; empty if it was not denied.
         unasked: True if nobody was asked about the call, because it cannot work.
         command: How the command of the call ended; see `Event.observation`.
+        has_task: True if the call started a task of a subagent, which has a line of its own.
     """
 
     tool: str
@@ -72,6 +73,7 @@ class CallView:
     refused: str = ""
     unasked: bool = False
     command: Mapping[str, Any] = field(default_factory=dict)
+    has_task: bool = False
 
 
 def id_of(event: Event) -> str:
@@ -143,7 +145,7 @@ class Lines:
 
     def call(self, call: CallView, width: int, now: float) -> Text:
         """Render a call."""
-        detail, role = self._detail(call, now)
+        facts, reason, role = self._detail(call, now)
         head = [self.sign(call.state, now)]
         title = "" if call.refused or call.unasked else call.title  # it has not run
         if title:
@@ -155,7 +157,9 @@ class Lines:
             argument = f"({self._words('right_to_left')}) {argument}"
         unasked = f"  ({self._words('not_asked')})" if call.unasked else ""
         argument_style = "bold" if title else ""
-        end = [(role, f"  {detail}" if detail else "")]
+        between = "  " if not facts else ", " if self._styler.reader else " · "
+        end = [(role, f"  {facts}" if facts else ""), (role, f"{between}{reason}" if reason else "")]
+        end += [("", "")] if call.state == "done" else []  # a result is short: no reason, but a fact
         return self._line(head, (argument_style, argument), end, width, kept=(role, unasked))
 
     def _line(
@@ -166,15 +170,21 @@ class Lines:
         width: int,
         kept: tuple[str, str] = ("", ""),
     ) -> Text:
-        """Render a line whose argument is cut first, then its end, but never what is `kept` behind it."""
+        """Render a line in which the argument gets its room before a long reason, the last part of its `end`.
+
+        The facts before the reason, and a third of the room for both, stay while the argument has
+        `MIN_ARGUMENT` columns.
+        What is `kept` behind the end is never cut.
+        """
         last = self._styler.text(kept)
         room = width - self._styler.text(*head).cell_len - last.cell_len - 2
-        tail = self._styler.text(*end)
-        if room - tail.cell_len < MIN_ARGUMENT and not self._styler.reader:
-            tail.truncate(max(room - MIN_ARGUMENT, 0), overflow="ellipsis")
-        left = room - tail.cell_len
+        tail, middle = self._styler.text(*end), self._styler.text(argument)
+        if not self._styler.reader:
+            least = max(self._styler.text(*end[:-1]).cell_len, room // 3)
+            wanted = min(max(room - middle.cell_len, least), room - MIN_ARGUMENT)
+            tail.truncate(max(wanted, 0), overflow="ellipsis")
+        middle = self._styler.fit(middle, max(room - tail.cell_len + 1, 1))
         tail.append_text(last)
-        middle = self._styler.fit(self._styler.text(argument), max(left + 1, 1))
         line = self._styler.text(*head, ("", " " if argument[1] and len(head) > 1 else ""))
         return self._styler.fit(
             line.append_text(middle if argument[1] else tail[:0]).append_text(tail), width
@@ -186,14 +196,15 @@ class Lines:
         key = f"{'did' if has_run else 'do'}_{call.tool}"
         return self._words(key) if key in table("screen", "en") else one_line(call.tool, 60)
 
-    def _detail(self, call: CallView, now: float) -> tuple[str, str]:
+    def _detail(self, call: CallView, now: float) -> tuple[str, str, str]:
+        """Return facts of a call, its result or reason, and their role."""
         if call.state == "waiting":
-            return ("" if self._styler.reader else self._words("waiting")), "warning"
+            return ("" if self._styler.reader else self._words("waiting")), "", "warning"
         if call.state == "running":
             took = now - call.started
-            return seconds(took) if took >= 1 and self._animation else "", "dim"
+            return seconds(took) if took >= 1 and self._animation else "", "", "dim"
         if call.state == "stopped":
-            return ("" if self._styler.reader else self._words("stopped")), "dim"
+            return ("" if self._styler.reader else self._words("stopped")), "", "dim"
         facts, output = [seconds(call.duration) if call.duration >= 1 else ""], self._short_result(call)
         if code := call.command.get("exit_code"):
             facts, output = [*facts, self._words("exit_code", code=code)], ""
@@ -202,9 +213,7 @@ class Lines:
             facts, output = [*facts, self._words(_BACKGROUND[what])], output if what == "read" else ""
         if call.command.get("read_only"):
             facts.append(self._words("read_only"))
-        parts = [", ".join(filter(None, facts)), output]
-        between = ", " if self._styler.reader else " · "
-        return between.join(filter(None, parts)), _TEXT_ROLES.get(call.state, "dim")
+        return ", ".join(filter(None, facts)), output, _TEXT_ROLES.get(call.state, "dim")
 
     def tail(self, call: CallView) -> list[Text]:
         """Render the last lines of a running call, or of a command that failed."""

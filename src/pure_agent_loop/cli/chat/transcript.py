@@ -260,11 +260,9 @@ class TranscriptView:
 
     def card(self, title: str, *lines: str) -> str:
         """Render the first lines of a conversation, wrapped between words."""
-        shown = self._excerpt(title, "bold", "")
-        for line in lines:
-            text = line.replace(" · ", ", ") if self._styler.reader else line
-            shown += self._excerpt(text, "dim", "")
-        return self._print(shown, "card")
+        between = ", " if self._styler.reader else " · "
+        below = (self._excerpt(line.replace(" · ", between), "dim", "") for line in lines)
+        return self._print(sum(below, self._excerpt(title, "bold", "")), "card")
 
     def markdown(self, text: str) -> str:
         """Render a complete Markdown text."""
@@ -317,14 +315,20 @@ class TranscriptView:
         rows = [self._styler.text(("warning", title)), *rendered]
         return [self._styler.ansi(self._styler.fit(line, self.width)) for line in rows]
 
-    def numbered(self, answers: Sequence[str]) -> list[str]:
-        """Render answers to choose from, each followed by its number if the window is wide enough."""
-        lines = []
-        for index, answer in enumerate(answers, 1):
-            line = self._styler.text(("", answer), ("dim", f"  {index}"))
-            has_room = line.cell_len <= self.width and not self._styler.reader
-            lines.append(self._styler.ansi(line) if has_room else answer)
-        return lines
+    def choices(self, lines: Sequence[str], count: int) -> list[str]:
+        """Render answers to choose from, wrapped between words.
+
+        Args:
+            lines: The answers, then hints.
+            count: How many answers there are; each is followed by its number.
+        """
+        rendered = list[str]()
+        for index, line in enumerate(lines, 1):
+            number = "" if index > count or self._styler.reader else f"  {index}"
+            pieces = self._styler.wrapped(self._styler.text(("", line)), self.width - len(number))
+            pieces[-1].append_text(self._styler.text(("dim", number)))
+            rendered += map(self._styler.ansi, pieces)
+        return rendered
 
     def unfold(self, last: int = 1) -> str:
         """Render a folded block in full.
@@ -407,12 +411,11 @@ class TranscriptView:
         """Return the lines of running calls and tasks; if only one call runs, with the end of its output."""
         asks = any(call.state == "waiting" for call in self._calls.values())
         running = [call for call in self._calls.values() if call.state == "running"]
-        followed = {task.get("call_id") for task in self._tasks.values()}  # their own lines tell more
         lines: list[LiveLine] = []
-        for call_id, call in self._calls.items():
+        for call in self._calls.values():
             # A pending question has separate lines. Calls are decided one after another, so later calls do
             # not run yet.
-            if (asks and not call.has_begun) or call_id in followed:
+            if (asks and not call.has_begun) or call.has_task:
                 continue
             lines.append(LiveLine(partial(self._lines.call, call, now=now)))
             if running == [call] and not self._styler.reader:
@@ -657,6 +660,8 @@ class TranscriptView:
 
     def _print_call(self, event: Event, state: CallState, result: str) -> str:
         call = self._calls.pop(calls.id_of(event), None) or calls.made_of(event, state)
+        if call.has_task:
+            return ""  # the line of the task tells more
         call.state, call.result, call.duration = state, result, number(event.data.get("duration"))
         call.command = event.data.get("command") or {}
         call.unasked = bool(event.data.get("unasked"))
@@ -700,6 +705,8 @@ class TranscriptView:
         task = event.data.get("task")
         if not isinstance(task, Mapping) or (name := str(task.get("id", ""))) in self._ended:
             return ""
+        if name not in self._tasks and (call := self._calls.get(str(task.get("call_id")))):
+            call.has_task = True
         part = event.data.get("part") or self._tasks.get(name, {}).get("part") or {}
         if not number(task.get("ended")):
             self._tasks[name] = {**task, "part": part}  # the call that it did last

@@ -170,8 +170,8 @@ class BackgroundCommands:
         return model_text("facts_background", states="; ".join(states)) if states else ""
 
     def stop(self, commands: Iterable[BackgroundCommand]) -> None:
-        """Ask commands to end, without waiting."""
-        for each in commands:
+        """Ask commands to end, unless they have ended; without waiting."""
+        for each in (each for each in commands if each.finished is None):
             with suppress(RuntimeError):  # the loop is closed, and the commands with it
                 each.loop.call_soon_threadsafe(each.must_end.set)
 
