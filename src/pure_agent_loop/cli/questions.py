@@ -223,13 +223,12 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
     title, hidden = question_title(request, hidden)
-    is_usual = request.reason in in_each_language("mode_asks").values()
     is_strange = any(origin["is_strange"] for origin in request.origins)  # the lines below say which values
     reason = user_text("guard_asks_you") if is_strange else request.reason
-    if any(stays in reason for stays in in_each_language("background_stays", reason="").values()):
-        hidden = {*hidden, "background"}  # the reason tells it
-    reason = "" if is_usual or not reason else user_text("cli.reason", reason=one_line(reason))
-    lines = [f"{title}{reason}"]
+    stays = in_each_language("background_stays", reason="").values()  # words that tell of the argument
+    hidden = {*hidden, *("background" for words in stays if words in reason)}
+    is_usual = not reason or request.reason in in_each_language("mode_asks").values()
+    lines = [title if is_usual else f"{title}{user_text('cli.reason', reason=one_line(reason))}"]
     # JSON keeps each argument on one line, so that a text cannot imitate another argument.
     lines += [
         f"  {one_line(name)}: {blanks_shown(_as_json(value))}"

@@ -22,9 +22,10 @@ def background_row(command: BackgroundCommand) -> str:
     if command.finished is None:
         start = datetime.fromtimestamp(command.started).astimezone()
         state = user_text("chat.background_since", time=f"{start:%H:%M}")
+    elif command.must_end.is_set():
+        state = user_text("screen.background_end")
     else:
-        told = "background_end" if command.must_end.is_set() else "exit_code"
-        state = user_text(f"screen.{told}", code=command.finished.exit_code)
+        state = user_text("screen.exit_code", code=command.finished.exit_code)
     return f"{command.number}  {state}  {one_line(command.command)}"
 
 
