@@ -77,7 +77,7 @@ def test_the_site_has_each_page_as_text(site):
         path.as_posix() for path in texts
     }
     agent = (newest / "reference/agent.md").read_text(encoding="utf-8")
-    assert "class Agent(model: str | None = DEFAULT_MODEL, api_key" in agent
+    assert "class Agent(model: str | Sequence[str] | None = DEFAULT_MODEL, api_key" in agent
     assert ":::" not in agent
     assert f"url={pure_agent_loop.__version__}/" in (site / "index.html").read_text(encoding="utf-8")
 

@@ -53,7 +53,7 @@ def test_a_killed_worker_is_not_counted_and_a_failed_run_says_why(serve, visit, 
         begin(client, "hello")
         guest.page.get_by_role("button", name="Operator").click()
         row = guest.page.locator(".fleet tr", has_text="hello")
-        expect(row.locator(".why")).to_contain_text("no such key")
+        expect(row.locator(".why")).to_contain_text("The key was refused (401).")
         (alive,) = client.get("/api/fleet").json()["workers"]
         assert (alive["alive"], time.time() - alive["seen"] < 60) == (True, True)
         workers = guest.page.locator(".tiles li").nth(3)

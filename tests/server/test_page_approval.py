@@ -459,3 +459,17 @@ def test_a_question_of_guard_says_where_each_value_is_from_and_can_make_a_recipi
     guest.page.get_by_role("button", name="Allow, and eve@evil.com is known from now on").click()
     guest.wait(".end")  # without another question
     assert server.effects().count("danger eve@evil.com") == 2
+
+
+def test_a_fork_of_a_waiting_conversation_asks_and_allows_by_itself(serve, visit, place):
+    guest = visit(serve([call("danger", what="one"), "Done."], database=place))
+    guest.say("Do one")
+    guest.wait(".card")
+    guest.menu("Fork")
+    expect(guest.page.locator("h1")).to_contain_text("(fork)")
+    guest.wait(".card")
+    expect(guest.page.locator(".said")).to_have_count(1)
+    guest.page.locator(".card").get_by_role("button", name="Allow", exact=True).click()
+    guest.wait(".end")
+    expect(guest.page.locator(".prose").last).to_have_text("Done.")
+    expect(guest.page.locator(".said")).to_have_count(1)

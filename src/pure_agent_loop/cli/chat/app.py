@@ -39,7 +39,7 @@ from pure_agent_loop.runs import Choice
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.language import user_language, user_text
-from pure_agent_loop.support.terminal import knows_escapes, width_of
+from pure_agent_loop.support.terminal import knows_escapes
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import run_in_thread
 from pure_agent_loop.tool_context import ToolContext, enter_call

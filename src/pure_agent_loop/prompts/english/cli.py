@@ -41,7 +41,7 @@ MESSAGES = {
     "first_maker": "Number from 1 to {most} or URL, or Enter to leave: ",
     "first_model": "Model{proposed}: ",
     "first_secret": "Key (not shown; sent only to {place}): ",
-    "first_is_key": "This looks like a key. It was not used: a key is typed, hidden, only where a key is asked for.",
+    "first_is_key": "This looks like a key. It was not used: type keys only where a key is asked for.",
     "first_key_kept": "key kept in {place}, which only you can read",
     "first_kept": "choice kept in {place}; 'pal config' shows it",
     "origin_default": "default",

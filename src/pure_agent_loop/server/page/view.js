@@ -80,9 +80,8 @@ export class View {
       started: event.timestamp, updated: event.timestamp, spans: [], step: 0, tokens: 0, cost: 0 };
     this.runs.push(run);
     this.run.value = { ...run };
-    const lost = (this.fresh || this.items.value).find((item) => item.isLost && item.text === data.task);
-    if (lost) this.drop(lost); // sent again
-    this.add("user", { text: data.task, run: run.id, time: event.timestamp, awaits: data.media, index: this.next });
+    this.drop((this.fresh || this.items.value).find((item) => item.isLost && item.text === data.task)); // sent again
+    if (data.task || data.media) this.add("user", { text: data.task, run: run.id, time: event.timestamp, awaits: data.media, index: this.next });
     this.next = undefined;
     this.onSent?.();
   }
