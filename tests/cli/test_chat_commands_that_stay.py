@@ -26,7 +26,7 @@ def starts(line, what="start"):
 def started(chat, line, *more):
     screen = chat([starts(line), "It runs.", *more])
     screen.type("start it" + ENTER)
-    screen.until("it stays running in the background")
+    screen.until("it stays running")
     screen.type("y" + ENTER)
     screen.until("It runs.")
     idle(screen)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conversations import Held, idle, leave
-from tests.cli.screens import ENTER, ESC, Screen
+from tests.cli.screens import ENTER, ESC
 from tests.cli.tmux import TmuxScreen
 
 from pure_agent_loop import Event
@@ -101,35 +101,6 @@ def test_thinking_takes_from_the_request_to_the_answer(chat):
     held.go.set()
     screen.until("It is 42")
     assert re.search(r"▸ Thought for [2-9]\d? s, 2 words", screen.all)
-    leave(screen)
-
-
-@pytest.mark.parametrize("screen_class", [Screen, TmuxScreen])
-@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 20)])
-def test_rules_are_as_wide_as_the_window(chat, columns, rows):
-    screen = chat(["One."], columns=columns, rows=rows)
-    assert screen.lines.count("─" * columns) == 2
-    screen.type("go" + ENTER)
-    screen.until("One")
-    idle(screen)
-    assert screen.lines.count("─" * columns) == 2
-    leave(screen)
-
-
-def test_what_is_printed_above_draws_no_rule_anew(chat):
-    text = "\n\n".join(f"Paragraph {number}." for number in range(60))
-    screen = chat([text])
-    screen.type("go" + ENTER)
-    screen.until("Paragraph 59")
-    idle(screen)
-    before = len(screen.written)
-    screen.type("/mode" + ENTER)
-    screen.until("Mode: ask")
-    assert "─" not in screen.written[before:].decode()
-    assert [line for line in screen.history if line.startswith("Para")] == [
-        f"Paragraph {number}."
-        for number in range(screen.all.count("Paragraph") - screen.text.count("Paragraph"))
-    ]
     leave(screen)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TextIO
-
-from pure_agent_loop.support.terminal import width_of
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from prompt_toolkit.data_structures import Size
@@ -22,7 +20,6 @@ _REFLOWING = (
     "ALACRITTY_WINDOW_ID",
     "KONSOLE_VERSION",
 )
-_LEAST_COLUMNS = 20  # a narrower window may show rows of the live region twice
 MIN_COLUMNS, MIN_ROWS = 30, 16  # minimum window in which no live line scrolls out of reach
 MIN_NEW = 80  # new characters that justify a redraw, which takes about half as many bytes
 TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after these times, fewer characters are enough
@@ -134,43 +131,19 @@ def _keep_attributes(output: Vt100_Output) -> None:
     patch(output, set_attributes=set_attributes, reset_attributes=reset_attributes)
 
 
-def insert_above(renderer: Renderer, output: Output, text: str) -> bool:
-    """Print lines above the live region by moving it down, without drawing it anew.
-
-    Returns: False if nothing was printed, because the region or the rows of the lines are not known exactly.
-    """
-    screen, size, rows = renderer._last_screen, output.get_size(), text.count("\n")
-    is_exact = "\t" not in text and all(width_of(line) <= size.columns for line in text.split("\n"))
-    if screen is None or renderer._last_size != size or not is_exact or rows + screen.height > size.rows:
-        return False
-    cursor = renderer._cursor_pos
-    output.reset_attributes()
-    output.write_raw("\r")
-    output.cursor_down(screen.height - 1 - cursor.y)
-    output.write_raw("\n" * rows)  # makes room below, or scrolls
-    output.cursor_up(rows + screen.height - 1)
-    output.write_raw(f"\x1b[{rows}L{text}")
-    output.cursor_down(cursor.y)
-    output.cursor_forward(cursor.x)
-    return True
-
-
-def follow_reflow(
-    renderer: Renderer, output: Vt100_Output, environ: Mapping[str, str]
-) -> Literal["", "walks", "counts"]:
+def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str, str]) -> bool:
     """Let the renderer find the start of its output after a resize has rewrapped the lines.
 
     Returns:
-        How, if the terminal rewraps lines according to the environment: it ``walks`` back over them and
-        redraws all of them each time, or ``counts`` their rows.
+        True if the terminal rewraps lines, according to the environment.
     """
     if environ.get("TMUX") or environ.get("TERM", "").startswith(("tmux", "screen")):
         _walk_back(renderer, output)
-        return "walks"
-    if any(map(environ.get, _REFLOWING)) or environ.get("TERM_PROGRAM", "") not in ("", "xterm"):
+    elif any(map(environ.get, _REFLOWING)) or environ.get("TERM_PROGRAM", "") not in ("", "xterm"):
         _count_rows(renderer, output)
-        return "counts"
-    return ""
+    else:
+        return False
+    return True
 
 
 def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
@@ -182,8 +155,7 @@ def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
     render = renderer.render
 
     def walk_up(amount: int) -> None:
-        size = renderer._last_size or output.get_size()
-        to_start = "\r\b" * -(-size.columns // _LEAST_COLUMNS)  # rows of a line in a narrower window
+        to_start = "\r\b" * output.get_size().rows
         output.write_raw(f"{to_start}\x1b[A" * amount + to_start)
 
     def redraw(*args: Any, **options: Any) -> None:

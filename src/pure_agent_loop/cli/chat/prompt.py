@@ -30,7 +30,6 @@ from pure_agent_loop.cli.chat.output import (
     MIN_ROWS,
     at_once,
     follow_reflow,
-    insert_above,
     patch,
     sparing_output,
 )
@@ -180,7 +179,7 @@ class Prompt:
             style=Style.from_dict(_STYLES),
             enable_page_navigation_bindings=False,
         )
-        self._reflow, self._above = follow_reflow(self.app.renderer, output, os.environ), 0
+        self._reflows, self._above = follow_reflow(self.app.renderer, output, os.environ), 0
         self.app.key_processor.before_key_press += lambda _: self.attention.key()
         self.app.timeoutlen, self.app.ttimeoutlen = 0.15, 0.2  # the rest of a key may come late (ssh)
 
@@ -211,24 +210,8 @@ class Prompt:
         When a narrower window rewraps the live lines, they must not scroll, because scrolled lines cannot be
         erased. tmux scrolls even if there are empty rows below. None if the terminal rewraps nothing.
         """
-        if not self._reflow:
-            return None
-        rows = _RULED_ROWS if self.has_rules else min(self.rows, MIN_ROWS)
-        above = self._above + self._blanks - 1  # rows into which the status line may be pushed
-        return rows - _OWN_ROWS - self._rule_rows, above - self._rule_rows
-
-    @property
-    def _rule_rows(self) -> int:
-        """Rows that the lines around the input take in a window of `MIN_COLUMNS`, beyond their own."""
-        return 2 * ((self.columns - 1) // MIN_COLUMNS) if self.has_rules else 0
-
-    @property
-    def _blanks(self) -> int:
-        """Empty rows above the live lines while few lines stand there, to be pushed out first; see `room`."""
-        if not (self._reflow and self.has_rules):
-            return 0
-        a_live_line = self._rule_rows // 2
-        return max(self._rule_rows + a_live_line + 1 - self._above, 0)
+        above = self._above - 1  # rows into which the status line may be pushed
+        return (min(self.rows, MIN_ROWS) - _OWN_ROWS, above) if self._reflows else None
 
     @property
     def is_away(self) -> bool:
@@ -269,9 +252,8 @@ class Prompt:
         output = self.app.output
         with at_once(output):
             output.write_raw(_SYNC)
-            if self._reflow == "walks" or not insert_above(self.app.renderer, output, text):
-                self.app.renderer.erase()
-                output.write_raw(text)
+            self.app.renderer.erase()
+            output.write_raw(text)
             self._above += text.count("\n")
             self.app._redraw()
             output.write_raw(_END_SYNC)
@@ -334,8 +316,10 @@ class Prompt:
         from prompt_toolkit.widgets import SearchToolbar
 
         def rule() -> ConditionalContainer:
-            control = FormattedTextControl(lambda: [("class:rule", "─" * self.columns)])
-            return ConditionalContainer(Window(control, height=1), Condition(lambda: self.has_rules))
+            # The line is short, because a line as wide as the window would be wrapped in a narrower window.
+            text: Any = [("class:rule", "─" * MIN_COLUMNS)]
+            window = Window(FormattedTextControl(text), height=1)
+            return ConditionalContainer(window, Condition(lambda: self.has_rules))
 
         def lines(text: Callable[[], str], *, wrap: bool = False) -> ConditionalContainer:
             window = Window(
@@ -358,16 +342,13 @@ class Prompt:
         entry = Window(control, height=height, wrap_lines=True, dont_extend_height=True)
         menu = CompletionsMenu(max_height=8, scroll_offset=1)
         # One window per line: prompt_toolkit redraws the last line of a window when another line follows.
-        blanks = ConditionalContainer(
-            Window(height=lambda: self._blanks), Condition(lambda: self._blanks > 0)
-        )
         live = [lines(partial(self._live_line, number), wrap=self._plain) for number in range(MAX_LIVE)]
         choices, status = (
             lines(self._acts.answer_choices, wrap=True),
             lines(self._acts.status, wrap=self._plain),
         )
         return Layout(
-            HSplit([blanks, *live, choices, rule(), entry, search, menu, rule(), status]),
+            HSplit([*live, choices, rule(), entry, search, menu, rule(), status]),
             focused_element=entry,
         )
 
