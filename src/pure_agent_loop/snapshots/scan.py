@@ -308,7 +308,8 @@ class Scanner:
                 descriptor = folder.open(parts[-1], os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        with os.fdopen(descriptor, "rb") as file:
+        # With an opener, a folder is closed again; `fdopen` refuses it, and would leave a descriptor open.
+        with open(path, "rb", opener=lambda *_: descriptor) as file:
             status = os.fstat(descriptor)
             data = file.read(max_bytes + 1) if stat.S_ISREG(status.st_mode) else None
         return None if data is None or len(data) > max_bytes else (data, status)
@@ -341,7 +342,7 @@ def parent(root: Path, parts: Sequence[str], *, make: bool = False) -> AbstractC
 def _read_ignore_file(folder: FolderHandle) -> list[str]:
     """Return the lines of the ``.gitignore`` in a folder; none if it cannot be read."""
     try:
-        with os.fdopen(folder.open(".gitignore", os.O_RDONLY), "rb") as file:
+        with open(".gitignore", "rb", opener=lambda name, _: folder.open(name, os.O_RDONLY)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return []
             return file.read(MAX_RULES_BYTES).decode("utf-8", "surrogateescape").split("\n")

@@ -60,7 +60,8 @@ def read_plain(file: str | Path, limit: int, *, links: bool = False) -> bytes:
         OSError: The file cannot be read, or is not a regular file.
     """
     flags = os.O_RDONLY | _NOT_WAITING | (0 if links else getattr(os, "O_NOFOLLOW", 0))
-    with open(os.open(file, flags), "rb") as opened:  # noqa: PTH123 - a descriptor
+    # With an opener, a folder is closed again: `open` refuses it, and would leave a descriptor open.
+    with open(file, "rb", opener=lambda path, _: os.open(path, flags)) as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(f"{file} is not a regular file.")
         return opened.read(limit)
