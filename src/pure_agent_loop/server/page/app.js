@@ -10,7 +10,7 @@ import { Icon } from "./icons.js";
 import { Menu } from "./menu.js";
 
 // Panels: file and export, loaded on first use.
-const PANELS = { login: ["login", "Login"], timeline: ["timeline", "Timeline"], tasks: ["timeline", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["questions", "Inbox"], time: ["time", "Time"] };
+const PANELS = { login: ["login", "Login"], timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["inbox", "Inbox"], time: ["time", "Time"] };
 const OF_SESSION = ["timeline", "operator", "tasks", "audit"]; // tabs of one drawer
 const FOR_OPERATORS = ["operator", "audit"];
 const TITLES = { fleet: "operate", servers: "mcp", inbox: "inbox" };

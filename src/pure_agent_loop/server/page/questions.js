@@ -1,4 +1,4 @@
-// Pending questions as cards: calls to allow or deny, and questions from running tools; and those of all conversations.
+// Pending questions as cards: calls to allow or deny, and questions from running tools.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Code, iconOf } from "./call.js";
 import { Counts, Diff, MAX_ROWS, changeOf } from "./diff.js";
@@ -129,16 +129,4 @@ export function Card({ question, where = "said" }) {
       : html`<p class="choices"><button class="primary" title="Enter" onClick=${answer("allow")}>${t("allow")}</button>
         ${more && html`<button class="wider" title=${question.origins.length ? "" : t("allowAllHint")} onClick=${answer("allow", more[1])}>${more[0]}</button>`}
         <button class="danger" title="Esc" onClick=${() => setDenying(true)}>${t("deny")}</button></p>`}</div>`;
-}
-
-// For people who may approve.
-export function Inbox() {
-  const waiting = store.waiting.value, known = new Set(store.sessions.value.map((session) => session.id));
-  return html`<section class="panel inbox" aria-label=${t("inbox")}>
-    ${waiting.length === 0 && html`<p class="dim">${t("inboxEmpty")}</p>`}
-    ${waiting.map((question) => html`<div key=${store.callKey(question)}><${Asked} question=${question} isFar />
-      <${Card} question=${question} where="inbox" />
-      ${known.has(question.session) && html`<button class="link" onClick=${() => store.open(question.session)}>${t("openIt")}</button>`}</div>`)}
-    <${Notify} />
-  </section>`;
 }
