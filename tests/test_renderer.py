@@ -370,7 +370,7 @@ def test_functions_for_a_tool_read_the_arguments_of_both_its_events():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_event_that_shows_nothing_prints_nothing(capsys, stream):
+def test_event_without_text_prints_no_empty_line(capsys, stream):
     renderer = Renderer(stream=stream)
     renderer.print(Event.step_end(1))
     assert capsys.readouterr().out == ""

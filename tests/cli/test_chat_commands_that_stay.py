@@ -67,7 +67,7 @@ class TestAtTheTerminal:
         screen.until(lambda screen: "in the background: " not in screen.text)
         leave(screen)
 
-    def test_an_end_by_itself_is_told_to_both(self, chat, pal):
+    def test_command_that_ends_by_itself_is_announced_to_person_and_model(self, chat, pal):
         screen = started(chat, "until [ -e stop ]; do sleep 0.02; done; exit 4", "I see.")
         (pal.workspace / "stop").touch()
         screen.until(r"A background command ended: 1  exit code 4  until")

@@ -355,7 +355,7 @@ def test_thinking_takes_from_the_request_to_the_first_word_of_the_answer():
     assert told == "\n▸ Thought for 13 s, 1 word\n"
 
 
-def test_a_failed_attempt_is_no_thinking():
+def test_failed_attempt_does_not_count_as_thinking_time():
     screen = screen_of(animation=True)
     screen.feed(at(Event.loop_start("go"), 10.0))
     screen.feed(at(Event.retry(1, 1, 20.0, "busy", discard=False, attempts=4), 12.0))

@@ -65,7 +65,7 @@ def test_runs_are_summed_up_with_known_and_unknown_costs(pal):
     assert "未知" in pal("cost", "--by", "session", LANG="zh_CN.UTF-8", LC_ALL="zh_CN.UTF-8").stdout
 
 
-def test_costs_are_told_in_the_currency_of_the_prices(pal):
+def test_costs_have_the_currency_of_the_prices(pal):
     run(pal, "--session", "a", "--price", "1,2")
     own = Path(pal.env["PAL_HOME"]) / "prices.json"
     assert keep(pal).returncode == 0

@@ -749,6 +749,6 @@ def test_several_names_reject_a_setting_of_one_server(setting):
 
 
 @pytest.mark.parametrize("names", [[], ["one", ""], [7]])
-def test_several_names_reject_what_is_no_name(names):
+def test_several_names_with_an_invalid_name_are_rejected(names):
     with pytest.raises(ConfigError, match=r"model"):
         Agent(model=names)

@@ -60,7 +60,7 @@ def test_a_session_is_put_into_a_folder(serve):
         assert [each["folder"] for each in ada.get("/api/sessions").json()["sessions"]] == [""]
 
 
-def test_a_failed_run_begins_with_what_failed(serve, tmp_path):
+def test_row_of_a_failed_run_names_the_failure_first(serve, tmp_path):
     server = serve([status(401, "bad key")], database=f"sqlite:///{tmp_path}/runs.sqlite")
     with server.client() as client:
         assert events_of(client, begin(client, "hello")["id"])[-1]["data"]["state"] == "failed"

@@ -342,7 +342,7 @@ def test_a_diff_of_a_done_call_is_that_of_its_result(serve, visit):
     ]
 
 
-def test_nothing_to_undo_stands_not_in_the_menu(serve, visit):
+def test_menu_without_changes_has_no_undo(serve, visit):
     guest = visit(serve(["Hello.", call("put", text="one\n"), "Written."]))
     more = guest.page.get_by_role("button", name="More", exact=True)
     undo = guest.page.get_by_role("button", name="Undo changes", exact=True)

@@ -28,7 +28,7 @@ def model(request):
 
 
 @pytest.mark.parametrize("place", ["here", "engine"])
-def test_subagents_say_what_they_do_live_and_after_a_reload(serve, visit, place, tmp_path):
+def test_subagent_row_shows_its_work_live_and_after_a_reload(serve, visit, place, tmp_path):
     database = f"sqlite:///{tmp_path}/runs.sqlite" if place == "engine" else None
     server = serve(model, subagents=True, money=MONEY, database=database)
     guest = visit(server)

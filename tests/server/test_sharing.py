@@ -169,7 +169,7 @@ def test_a_clock_ends_a_link(tmp_path):
         links.add("s", "title", "document", 7, "ada")
 
 
-def test_a_server_that_shares_nothing(serve):
+def test_server_without_sharing_refuses_links_and_shows_none(serve):
     server = serve(answer, limits={"share": False})
     with server.client() as client:
         session = finished(client, "hello")

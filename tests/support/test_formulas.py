@@ -74,12 +74,12 @@ UNFINISHED = [
 
 
 @pytest.mark.parametrize("tex", [*UNKNOWN, *UNFINISHED])
-def test_what_is_not_known_is_no_formula(tex):
+def test_formula_with_an_unknown_command_is_not_converted(tex):
     assert to_mathml(tex) is None
 
 
 @given(st.text(alphabet=st.sampled_from("ab1 ^_{}'<>&\"\\$") | st.characters(), max_size=40))
-def test_any_text_is_nothing_or_only_these_elements(tex):
+def test_any_formula_gives_only_known_elements(tex):
     shown = to_mathml(tex)
     if shown is not None:
         assert set(re.findall(r"<(\w+)", shown)) <= ELEMENTS

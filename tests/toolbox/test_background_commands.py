@@ -74,7 +74,7 @@ class TestByItsLine:
         assert re.search(r"bye\n\[exit code 7\]$", ended)
         assert after == "(no output)\n[exit code 7]"
 
-    def test_an_early_end_is_told_at_once(self, tmp_path):
+    def test_start_reports_an_early_end(self, tmp_path):
         async def work(shell):
             return await shell.run("echo no >&2; exit 3", background="start")
 
@@ -95,7 +95,7 @@ class TestByItsLine:
 
         assert in_shell(work, tmp_path) == [(2, True)]
 
-    def test_too_many(self, tmp_path, marker):
+    def test_start_above_the_limit_is_refused(self, tmp_path, marker):
         async def work(shell):
             lines = [f"sleep {marker}; : {number}" for number in range(MAX_RUNNING)]
             await asyncio.gather(*(use(shell, line, "start") for line in lines))
@@ -105,7 +105,7 @@ class TestByItsLine:
         in_shell(work, tmp_path)
         assert alive(marker) == []
 
-    def test_a_line_that_was_not_started(self, tmp_path, marker):
+    def test_reading_a_line_that_was_not_started_is_refused(self, tmp_path, marker):
         async def work(shell):
             await use(shell, f"sleep {marker}", "start")
             with pytest.raises(WorkspaceError, match=f"Known: 'sleep {marker}'"):
@@ -179,7 +179,7 @@ class TestItsOutput:
 
 class TestNothingIsLeft:
     @pytest.mark.parametrize("mode", MODES)
-    def test_what_ignores_the_request_is_killed(self, mode, tmp_path, marker):
+    def test_process_that_ignores_sigterm_is_killed(self, mode, tmp_path, marker):
         line = f"trap '' TERM\n{five_ways(marker)}\ntouch up; while :; do sleep {marker}; done"
 
         async def work(shell):
@@ -301,7 +301,7 @@ class TestWhoIsAsked:
         JudgeContext(attended=False),
         JudgeContext(attended=True, approved=True),
     ])  # fmt: skip
-    def test_as_for_the_same_line_in_front(self, mode, rules, context, tmp_path):
+    def test_start_asks_as_the_same_line_in_front(self, mode, rules, context, tmp_path):
         shell = Shell(tmp_path, sandbox=mode, policy=ShellPolicy(root=str(tmp_path), **rules))
         for line in self.LINES:
             front = shell.judge({"command": line, "changes": True}, context)
@@ -310,7 +310,7 @@ class TestWhoIsAsked:
             if behind and behind.behavior == "ask":
                 assert "it stays running in the background until it is ended; " in behind.message
 
-    def test_no_plan_starts_one(self, tmp_path, marker):
+    def test_plan_mode_denies_a_start(self, tmp_path, marker):
         line = f"touch made; sleep {marker}"
         llm = ScriptedLLM([answer("", call("shell", command=line, background="start")), "Done."])
         Agent(llm=llm, tools=[Shell(tmp_path).tool()], permission_mode="plan").run("go")
@@ -419,7 +419,7 @@ class TestFacts:
 
         return in_shell(work, folder)
 
-    def test_what_runs_and_what_ended(self, tmp_path):
+    def test_facts_name_running_and_ended_commands(self, tmp_path):
         line = "until [ -e end ]; do sleep 0.01; done; exit 4"
         first, second, third, last = self.facts_in([], tmp_path, line)
         assert first == ""
@@ -427,7 +427,7 @@ class TestFacts:
         assert third == f"Background commands: `{line}` [exit code 4]"
         assert last == ""
 
-    def test_what_an_earlier_process_had_started(self, tmp_path):
+    def test_facts_name_commands_of_an_earlier_process(self, tmp_path):
         history, started = [], f"(no output)\n{model_text('background_started')}"
         for number, (line, what, result) in enumerate((
             ("vite", "start", started),
