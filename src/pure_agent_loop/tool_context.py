@@ -63,7 +63,7 @@ class ToolContext:
     tool_timeout: float | None = None
     """``Agent(tool_timeout=)``: seconds for a tool that sets no timeout; None for no limit."""
     at_end: Callable[[AtEnd], object] | None = None
-    """Registers an async function that the run awaits at its end; if it returns a text, a person is told so.
+    """Registers an async function that the run awaits at its end; a text that it returns becomes a notice.
     None if the run ends with this call, or may continue in another process."""
 
 

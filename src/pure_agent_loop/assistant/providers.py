@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import (
@@ -22,9 +22,6 @@ from pure_agent_loop.llm.extra import MESSAGE_FIELDS, extra_of
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.abilities import as_protocol
-
-if TYPE_CHECKING:
-    pass
 
 
 def as_model(provider: Any, model: str | None = None) -> ChatModel:

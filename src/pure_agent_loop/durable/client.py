@@ -245,7 +245,10 @@ class Client:
 class RunningClient(Client, ABC):
     """Client that executes runs within a ``with`` block, if it has agents."""
 
-    _has_agents: bool
+    @property
+    @abstractmethod
+    def _has_agents(self) -> bool:
+        """True if there are agents for runs."""
 
     @abstractmethod
     def start(self) -> None:

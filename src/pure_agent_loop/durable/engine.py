@@ -7,7 +7,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.agent import Agent, served_agents
 from pure_agent_loop.durable.client import Handle, RunningClient
@@ -27,9 +27,6 @@ from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
-
-if TYPE_CHECKING:
-    pass
 
 
 class Engine(RunningClient):
@@ -79,7 +76,6 @@ class Engine(RunningClient):
         super().__init__(
             Database(default_database() if database is None else database), waits=bool(self.agents)
         )
-        self._has_agents = bool(self.agents)
         self._concurrency, self._rates = concurrency, dict(rates or {})
         self._lease, self._grace, self._max_attempts = lease, grace, max_attempts
         self.deps = checked_in_run("deps", deps)
@@ -91,6 +87,10 @@ class Engine(RunningClient):
     def schedules(self) -> Schedules:
         """Schedules of this database."""
         return Schedules(self)
+
+    @property
+    def _has_agents(self) -> bool:
+        return bool(self.agents)
 
     @property
     def sessions(self) -> SessionStore:

@@ -53,10 +53,8 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
 
 async def start_notices_of(kit: Kit) -> Sequence[AnyEvent]:
     """Return the notices of a run's start; those of a client that chooses its model now name the model."""
-    client, others = (
-        as_protocol(kit.client, BecomesReady),
-        [Event.notice(0, text) for text in kit.start_notices],
-    )
+    others = [Event.notice(0, text) for text in kit.start_notices]
+    client = as_protocol(kit.client, BecomesReady)
     if client is None:
         return others
     notices = await client.become_ready()

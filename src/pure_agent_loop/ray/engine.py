@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.client import RunningClient
@@ -17,9 +17,6 @@ from pure_agent_loop.ray.actors import Keeper, SessionActor, Setup
 from pure_agent_loop.ray.cluster import connect, import_ray
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.support.checks import require
-
-if TYPE_CHECKING:
-    pass
 
 RESERVED = ("name", "namespace", "lifetime", "get_if_exists", "max_restarts", "max_task_retries")
 START_SECONDS = 120.0
@@ -81,7 +78,6 @@ class RayEngine(RunningClient):
         states = StatesDatabase(default_database() if database is None else database)
         super().__init__(states, carrier=TableCarrier(states, self._poke))
         self._make_agents, self._grace, self._address = agents, grace, address
-        self._has_agents = agents is not None
         self._setup = Setup(
             states.url,
             agents or dict,
@@ -94,6 +90,10 @@ class RayEngine(RunningClient):
         )
         self._keeper: Any = None
         self._has_cluster = False
+
+    @property
+    def _has_agents(self) -> bool:
+        return self._make_agents is not None
 
     @property
     def sessions(self) -> SessionStore:

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -52,7 +51,7 @@ from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.server.work import work_here
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import store_at
-from pure_agent_loop.support.folders import data_folder, private_folder
+from pure_agent_loop.support.folders import private_folder, server_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.prometheus import CONTENT_TYPE
 
@@ -95,7 +94,7 @@ def make_app(
     """Build the application. See `create_app` for the arguments."""
     named = _named(agents, checked_in_run("deps", deps))
     _check_models(named, settings.models)
-    private = private_folder(data_folder() / "server" if folder is None else Path(folder).expanduser())
+    private = private_folder(server_folder(folder))
     kept = private / "token"
     owner_token = token or load_or_create_secret(kept, lambda: secrets.token_urlsafe(32))
     cookie_secret = load_or_create_secret(private / "secret", lambda: secrets.token_hex(32))

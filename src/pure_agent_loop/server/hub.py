@@ -176,11 +176,9 @@ class Hub:
         for run in self.of_session(session):
             if run.is_open:
                 raise HttpProblem(409, notice("library.server_suspended"), type=WAITS, run=run.id)
-        about = {"agent": name, "model": model or model_of(self.agents[name].llm)}
-        start_event = own_event(
-            RUN_START, **about, task=shown or task, media=len(media), attempt=1, by=person.name
+        run_id = self._announce_start(
+            session, name, model, task=shown or task, media=len(media), attempt=1, by=person.name
         )
-        run_id = self.channel(session).add(start_event).run
         other = shown if shown != task else ""
         info = RunInfo(run_id, session, name, person.name, task, key=key, model=model, shown=other)
         self.file.keep_media(info, media)
@@ -190,14 +188,17 @@ class Hub:
 
     async def continue_copy(self, person: Person, session: str, like: RunInfo) -> None:
         """Continue a run in a copy of its session, where it then waits for answers of its own."""
-        about = {"agent": like.agent, "model": like.model or model_of(self.agents[like.agent].llm)}
-        start_event = own_event(RUN_START, **about, task="", attempt=1, by=person.name)
-        run_id = self.channel(session).add(start_event).run
+        run_id = self._announce_start(session, like.agent, like.model, task="", attempt=1, by=person.name)
         durable = "" if self.engine is None else new_session_id()
         info = RunInfo(run_id, session, like.agent, person.name, like.task, durable=durable, model=like.model)
         await asyncio.to_thread(begin_attempt, self.sessions.store, session, durable or run_id)
         self.file.put(info)
         self._execute(ActiveRun(info))
+
+    def _announce_start(self, session: str, agent: str, model: str, run_id: str = "", **about: Any) -> str:
+        """Send viewers the start of a run, or of another attempt of it, and return the run's id."""
+        named = {"agent": agent, "model": model or model_of(self.agents[agent].llm)}
+        return self.channel(session).add(own_event(RUN_START, **named, **about), run_id).run
 
     def find_by_key(self, key: str) -> RunInfo | None:
         """Return the run started with an idempotency key; None if there is none.
@@ -466,9 +467,7 @@ class Hub:
         if self.is_draining or info.session in self._live:
             return
         self.update(info, state="running", stop_reason="", attempt=info.attempt + 1)
-        model = info.model or model_of(self.agents[info.agent].llm)
-        start_event = own_event(RUN_START, agent=info.agent, model=model, task="", attempt=info.attempt)
-        self.channel(info.session).add(start_event, info.id)
+        self._announce_start(info.session, info.agent, info.model, info.id, task="", attempt=info.attempt)
         self._execute(ActiveRun(info, self.file.media_of(info)))
 
     # -- start and stop of the server --------------------------------------------------------------

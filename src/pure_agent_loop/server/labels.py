@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
-from pure_agent_loop.support.folders import data_folder
+from pure_agent_loop.support.folders import server_folder
 
 LABELS = ("folder", "title", "pin", "version")
 VERSION = "version"  # kind of the label that names a version's origin: ``STEP PARENT``
@@ -43,15 +42,13 @@ def root_of(versions: Mapping[str, str], session: str) -> str:
     return session
 
 
-def first_versions(folder: Path | None = None) -> dict[str, str]:
+def first_versions() -> dict[str, str]:
     """Return the session of the first version, for each session that is another version of a conversation.
 
-    Args:
-        folder: The folder of the server; None for the one in the data folder.
+    They are read from the server's folder in the data folder.
     """
-    path = (data_folder() / "server" if folder is None else folder) / RUNS_FILE
     try:
-        versions = read_labels(path.read_bytes().splitlines())[VERSION]
+        versions = read_labels((server_folder() / RUNS_FILE).read_bytes().splitlines())[VERSION]
     except OSError:  # no server has run
         return {}
     return {session: root_of(versions, session) for session in versions}

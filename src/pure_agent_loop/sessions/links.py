@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.account import account
-from pure_agent_loop.support.folders import data_folder, private_folder
+from pure_agent_loop.support.folders import private_folder, server_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
 
@@ -57,8 +57,8 @@ class LinkFolder:
 
     DAYS = 7  # default lifetime of a link
 
-    def __init__(self, server: Path | None = None, now: Callable[[], float] = time.time) -> None:
-        self._server, self._now = data_folder() / "server" if server is None else server, now
+    def __init__(self, server: str | Path | None = None, now: Callable[[], float] = time.time) -> None:
+        self._server, self._now = server_folder(server), now
         self._folder = self._server / "links"
 
     @property

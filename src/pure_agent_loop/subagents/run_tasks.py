@@ -98,8 +98,7 @@ class TaskTable:
 
     def store_for(self, sessions: SessionStore | None) -> TaskStore:
         """Return the store for the tasks of a run with a session."""
-        folder = getattr(sessions, "folder", None)
-        return self.store or TaskStore(None if folder is None else Path(folder) / "agents")
+        return self.store or TaskStore.beside(sessions)
 
     def close(self, session: str, report: Report) -> None:
         """Stop reporting task outcomes to a run that has ended."""

@@ -26,6 +26,8 @@ from pure_agent_loop.support.locking import SessionLock, is_locked, take_lock, w
 from pure_agent_loop.support.text import PlainForm, safe_str
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pure_agent_loop.llm.message_types import HistoryMessage
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
@@ -165,6 +167,12 @@ class TaskStore:
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         path = data_folder() / "sessions" / "agents" if folder is None else Path(folder)
         self.folder = path.expanduser().absolute()
+
+    @classmethod
+    def beside(cls, sessions: object) -> Self:
+        """Return the store in the folder of a session store; the default one if that store has no folder."""
+        folder = getattr(sessions, "folder", None)
+        return cls(None if folder is None else Path(folder) / "agents")
 
     def new_id(self, agent: str) -> str:
         """Return an unused id: the agent's name and random digits."""

@@ -18,6 +18,11 @@ def data_folder() -> Path:
     return _platform_folder() / "pure-agent-loop"
 
 
+def server_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder of a server's own files: `folder` if given, else the one in the data folder."""
+    return data_folder() / "server" if folder is None else Path(folder).expanduser()
+
+
 def expanded(path: str | os.PathLike[str]) -> Path:
     """Return a path with ``~`` expanded. An unknown user is left as it is, as in a shell."""
     try:

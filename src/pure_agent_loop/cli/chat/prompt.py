@@ -343,13 +343,10 @@ class Prompt:
         menu = CompletionsMenu(max_height=8, scroll_offset=1)
         # One window per line: prompt_toolkit redraws the last line of a window when another line follows.
         live = [lines(partial(self._live_line, number), wrap=self._plain) for number in range(MAX_LIVE)]
-        choices, status = (
-            lines(self._acts.answer_choices, wrap=True),
-            lines(self._acts.status, wrap=self._plain),
-        )
+        choices = lines(self._acts.answer_choices, wrap=True)
+        status = lines(self._acts.status, wrap=self._plain)
         return Layout(
-            HSplit([*live, choices, rule(), entry, search, menu, rule(), status]),
-            focused_element=entry,
+            HSplit([*live, choices, rule(), entry, search, menu, rule(), status]), focused_element=entry
         )
 
     def _placeholder(self) -> str:

@@ -209,7 +209,7 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
     port = sockets.getsockname()[1]
     config = uvicorn_config(app, settings, options.host, port, options.tls_cert, options.tls_key)
 
-    known = LinkFolder(Path(options.folder).expanduser() if options.folder else None).address_file
+    known = LinkFolder(options.folder).address_file
 
     def ready() -> None:
         scheme = "https" if options.tls_cert else "http"

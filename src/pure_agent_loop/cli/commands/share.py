@@ -60,7 +60,7 @@ def add_share(parser: argparse.ArgumentParser) -> None:
 
 def share(options: argparse.Namespace, output: CommandOutput) -> int:
     """Run the action and return the exit code."""
-    links = LinkFolder(Path(options.folder).expanduser() if options.folder else None)
+    links = LinkFolder(options.folder)
     if options.list:
         return _list(links.list(options.id or ""), output, as_json=options.json)
     if options.end is not None:

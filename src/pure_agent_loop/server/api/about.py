@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
@@ -184,8 +183,7 @@ def _group_usage(totals: Mapping[tuple[str, str], tuple[int, int, float]], index
 async def _tasks(request: ApiRequest) -> models.Tasks:
     from pure_agent_loop.subagents.tasks import TaskStore
 
-    folder = getattr(request.service.hub.sessions.store, "folder", None)
-    store = TaskStore(None if folder is None else Path(folder) / "agents")  # as `TaskTable.store_for`
+    store = TaskStore.beside(request.service.hub.sessions.store)
     is_full = request.service.settings.visibility_of(request.person).full
     return models.Tasks(
         tasks=[
@@ -196,9 +194,8 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
                 last_tool=task.last_tool if is_full else "",
             )
             for task in await asyncio.to_thread(store.list)
-            if request.person.owns(
-                task.parent
-            )  # also a subagent's: its session's id begins with its parent's
+            # Also for a subagent's task: the id of its session begins with that of its parent.
+            if request.person.owns(task.parent)
         ][: request.query.limit]
     )
 

@@ -244,9 +244,8 @@ async def answer(service: Service, person: Person, session: str, body: models.Ve
     if body.verdict == "deny" and (body.always or body.similar):
         raise HttpProblem(422, notice("library.server_verdict"))
     permission = Permission(body.verdict, body.message, always=body.always, similar=body.similar)
-    return models.Done(
-        run=await asking.answer(service.hub, session, body.call_id, permission, person.name) or None
-    )
+    run = await asking.answer(service.hub, session, body.call_id, permission, person.name)
+    return models.Done(run=run or None)
 
 
 async def give_result(service: Service, person: Person, session: str, body: models.Result) -> models.Done:

@@ -63,9 +63,8 @@ async def _list(request: ApiRequest) -> models.Sessions:
     titles = await asyncio.to_thread(
         lambda: {info.id: actions.title_of(request.service, info.id) for info in page}
     )
-    return models.Sessions(
-        sessions=[_summary(request.service, info, titles, matches or {}) for info in page], next=cursor
-    )
+    found = [_summary(request.service, info, titles, matches or {}) for info in page]
+    return models.Sessions(sessions=found, next=cursor)
 
 
 def _is_of_task(session: str, known: Container[str]) -> bool:
@@ -235,12 +234,8 @@ async def _delete(request: ApiRequest) -> None:
 
 async def _changes(request: ApiRequest) -> models.ChangedSteps:
     session, agents = session_in(request), request.service.hub.agents.values()
-    steps = {
-        step.time: step
-        for agent in agents
-        if (snapshots := actions.snapshots_of(agent)) is not None
-        for step in await snapshots.steps(session)
-    }
+    found = [snapshots for agent in agents if (snapshots := actions.snapshots_of(agent)) is not None]
+    steps = {step.time: step for snapshots in found for step in await snapshots.steps(session)}
     return models.ChangedSteps(changes=[models.ChangedStep.of(steps[time]) for time in sorted(steps)])
 
 

@@ -214,7 +214,7 @@ async def _wait(commands: Sequence[BackgroundCommand], seconds: float) -> None:
 
     def note(_: Future[None]) -> None:
         if all(each.done.done() for each in commands):
-            with suppress(RuntimeError):  # nobody waits any more
+            with suppress(RuntimeError):  # the waiting loop has ended
                 loop.call_soon_threadsafe(all_ended.set)
 
     for each in commands:
