@@ -76,15 +76,16 @@ def former_names_notice() -> str:
 def error_text(error: BaseException) -> str:
     """Return the text of an error, in the user's language if the catalogue has its message.
 
-    A failed request has up to three lines: what happened, what to do, and the words of the server.
+    A failed request has up to three lines: what happened, what to do, and why.
     """
     from pure_agent_loop.support.explained import explain, failure_lines  # only for an error
 
-    if lines := failure_lines(explain(error)._asdict(), user_language()):
+    text = in_user_language(error_notice(error))
+    if lines := failure_lines({"error": text, **explain(error)._asdict()}, user_language()):
         return "\n  ".join(lines)
     if type(error) in _MESSAGES and user_language() != LANGUAGES[0]:
         return user_text(_MESSAGES[type(error)], **vars(error))
-    return in_user_language(error_notice(error))
+    return text
 
 
 def error_notice(error: BaseException) -> str:

@@ -63,10 +63,11 @@ def explain(error: BaseException) -> FailureText:
 
 
 def failure_lines(told: Mapping[str, Any], language: str | None = None) -> list[str]:
-    """Return a failure in up to three lines: what happened, what to do, and why in the server's words.
+    """Return a failure in up to three lines: what happened, what to do, and why.
 
     Args:
-        told: The fields of a `FailureText`, as the data of an error event has them.
+        told: The fields of a `FailureText`, as the data of an error event has them. Its `error` says why if
+            the server said nothing.
         language: ``"en"`` or ``"zh"``; None for the default.
 
     Returns: The lines; none if the failure is not explained.
@@ -74,7 +75,8 @@ def failure_lines(told: Mapping[str, Any], language: str | None = None) -> list[
     if not told.get("title"):
         return []
     lines = [in_language(told[key], language) if told.get(key) else "" for key in ("title", "fix")]
-    return [line for line in (*lines, " ".join(str(told.get("said") or "").split())) if line]
+    why = told.get("said") or told.get("error")
+    return [line for line in (*lines, " ".join(str(why or "").split())) if line]
 
 
 def recorded_failure(record: Mapping[str, Any]) -> LLMError:

@@ -320,13 +320,14 @@ class TranscriptView:
 
         Args:
             lines: The answers, then hints.
-            count: How many answers there are; each is followed by its number.
+            count: How many answers there are; each is followed by its number if there is room.
         """
         rendered = list[str]()
         for index, line in enumerate(lines, 1):
-            number = "" if index > count or self._styler.reader else f"  {index}"
-            pieces = self._styler.wrapped(self._styler.text(("", line)), self.width - len(number))
-            pieces[-1].append_text(self._styler.text(("dim", number)))
+            pieces = self._styler.wrapped(self._styler.text(("", line)), self.width)
+            number = f"  {index}"
+            if index <= count and pieces[-1].cell_len + len(number) <= self.width and not self._styler.reader:
+                pieces[-1].append_text(self._styler.text(("dim", number)))
             rendered += map(self._styler.ansi, pieces)
         return rendered
 
