@@ -148,7 +148,8 @@ def test_a_message_whose_reply_is_lost_is_read_once(serve, visit, is_taken):
 
 
 def test_a_message_to_a_run_that_has_just_ended_is_the_next_message(serve, visit):
-    guest = visit(serve(["First.", "Second."]))
+    server = serve([call("hold", name="gate"), "First.", "Second."])
+    guest = visit(server)
     late, sides = [], []
 
     def delay_the_end(side):
@@ -166,6 +167,8 @@ def test_a_message_to_a_run_that_has_just_ended_is_the_next_message(serve, visit
     guest.page.route_web_socket("**/ws?*", delay_the_end)
     guest.page.reload()
     guest.say("Begin")
+    guest.page.wait_for_selector(".call.running >> text=hold")  # the page follows the run
+    (server.folder / "gate").touch()
     until_ends(1)
     expect(guest.page.get_by_role("button", name="Stop")).to_have_count(1)  # as far as the page can tell
     guest.say("And then?")

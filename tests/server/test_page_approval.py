@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -112,6 +113,31 @@ def test_a_card_does_not_take_the_focus_from_who_writes(serve, visit):
     keys.type("Not")  # a message begins: no key of it is an answer
     expect(field).to_be_focused()
     expect(field).to_have_value("Not")
+
+
+def test_the_next_card_has_the_focus_also_if_it_comes_before_the_reply(serve, visit):
+    guest = visit(serve([call("danger", what="it"), call("danger", what="more"), "Done."]))
+    held, answers = [], []
+
+    def hold_the_reply(side):
+        def forward(text):
+            is_reply = answers and json.loads(text).get("control") == "reply"
+            held.append((side, text)) if is_reply else side.send(text)
+
+        side.connect_to_server().on_message(forward)
+
+    guest.page.route_web_socket("**/ws?*", hold_the_reply)
+    guest.page.reload()
+    guest.say("Do it")
+    guest.wait(".card")
+    answers.append("Not so")
+    guest.say(answers[0])
+    expect(guest.page.locator(".card .why + *")).to_contain_text("more")
+    expect(guest.page.locator(".card")).to_be_focused()
+    for side, text in held:
+        side.send(text)
+    expect(guest.page.locator("#message")).to_have_value("")
+    expect(guest.page.locator(".card")).to_be_focused()
 
 
 def test_a_tool_asks_in_its_own_words(serve, visit, place):

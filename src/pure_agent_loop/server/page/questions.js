@@ -90,8 +90,8 @@ export function Card({ question, where = "said" }) {
   useEffect(() => { if (isDenying) reason.current?.focus(); }, [isDenying]);
   const answer = (verdict, options) => (event) => { event.preventDefault(); store.answer(question, verdict, options); };
   const field = `${where}-${question.session}-${question.call_id}`, args = reveal(question.args), may = store.mayAnswer(question);
-  useLayoutEffect(() => { // takes the focus from nothing and from the empty message field, and gives it back
-    const own = box.current, field = document.getElementById("message"), isFree = [document.body, field].includes(document.activeElement) && !field?.value;
+  useLayoutEffect(() => { // takes the focus from nothing and from a message field with nothing to send, and gives it back
+    const own = box.current, field = document.getElementById("message"), isFree = [document.body, field].includes(document.activeElement) && !document.querySelector(".composer .primary:enabled");
     if (own && isFree && where === "said") own.focus();
     return () => { if (own && document.activeElement === own) (own.nextElementSibling ?? field)?.focus(); };
   }, []);
