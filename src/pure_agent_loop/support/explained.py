@@ -75,8 +75,9 @@ def failure_lines(told: Mapping[str, Any], language: str | None = None) -> list[
     if not told.get("title"):
         return []
     lines = [in_language(told[key], language) if told.get(key) else "" for key in ("title", "fix")]
-    why = told.get("said") or told.get("error")
-    return [line for line in (*lines, " ".join(str(why or "").split())) if line]
+    return [
+        line for line in (*lines, " ".join(str(told.get("said") or told.get("error") or "").split())) if line
+    ]
 
 
 def recorded_failure(record: Mapping[str, Any]) -> LLMError:

@@ -467,8 +467,9 @@ class Chat:
             from pure_agent_loop.support.explained import explain  # only for an error
 
             told, kind = explain(error), getattr(error, "kind", "unknown")
-            text = safe_str(error) if told.title else error_text(error)
-            text = folder_trouble(error, self.shared.workspace) or text
+            text = folder_trouble(error, self.shared.workspace) or (
+                safe_str(error) if told.title else error_text(error)
+            )
             self._handle_event(Event.error(0, text, True, kind, **told._asdict()))
         except Exception as error:  # noqa: BLE001 - no error may end the conversation
             trouble = folder_trouble(error, self.shared.workspace)

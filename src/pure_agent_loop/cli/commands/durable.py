@@ -310,8 +310,7 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
 def logs(options: argparse.Namespace, output: CommandOutput) -> int:
     """Show the events and return the exit code."""
     with engine_to_read(options.database) as engine:
-        handle = engine.handle(options.run_id)
-        return asyncio.run(_follow(handle, options, output))
+        return asyncio.run(_follow(engine.handle(options.run_id), options, output))
 
 
 async def _follow(handle: Handle, options: argparse.Namespace, output: CommandOutput) -> int:
