@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module, util
+from importlib.machinery import all_suffixes
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ MODE = "PAL_TESTS_FORK"
 ANEW, NEVER = "anew", "0"
 ROOMS = ("cli.commands.run", "cli.one_run", "cli.toolset", "llm.http.aio", "schema.build", "sessions", "mcp")
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ", "SSL_", "OPENSSL", "PYDANTIC", "AIOHTTP")
+MODULES = tuple(all_suffixes())  # how the names of modules end
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
 CLONE_PARENT = 0x8000
 _OPTIONS = inspect.signature(subprocess.Popen._execute_child)
@@ -135,8 +137,9 @@ def _is_plain(program: str, folder: Path, env: Mapping[str, str]) -> bool:
     first = folder if program.startswith("-") else (folder / program).parent
     folders = [first, *map(Path, filter(None, env.get("PYTHONPATH", "").split(os.pathsep)))]
     others = [place for place in folders if place.is_dir() and place != SOURCES]
-    names = (path.name.partition(".")[0] for place in others for path in place.iterdir())
-    return _names_of_modules().isdisjoint(names)
+    found = (path for place in others for path in place.iterdir())
+    modules = (path for path in found if path.is_dir() or path.name.endswith(MODULES))  # mkdocs.yml is none
+    return _names_of_modules().isdisjoint(path.name.partition(".")[0] for path in modules)
 
 
 @cache
