@@ -14,6 +14,13 @@ from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.testing import Gate, ScriptedLLM, answer, call, deltas
 
 CSV = b"name,price\nlamp,30\nchair,90\n"
+# Scroll up as a person does, again and again, until the first message has this text.
+SCROLL_UP = """(text) => {
+    const log = document.querySelector(".log");
+    log.dispatchEvent(new WheelEvent("wheel"));
+    log.scrollTop = 0;
+    return document.querySelector(".bubble").innerText === text;
+}"""
 
 
 def shown(guest):
@@ -98,13 +105,7 @@ def test_a_long_conversation_opens_at_its_end(serve, visit):
     asked = [each for each in guest.requests if f"/api/sessions/{session}?" in each]
     assert len(asked) == 1
     assert "before=" in asked[0]
-    first = guest.page.locator(".bubble").first
-    while first.inner_text() != "Question 0":
-        known = first.inner_text()
-        guest.page.locator(".log").evaluate(
-            "(log) => { log.dispatchEvent(new WheelEvent('wheel')); log.scrollTop = 0; }"
-        )
-        expect(first).not_to_have_text(known)
+    guest.page.wait_for_function(SCROLL_UP, arg="Question 0", polling=100)
     assert len(set(guest.texts(".bubble"))) == 120
     expect(guest.page.locator(".earlier")).to_have_count(0)
 
