@@ -19,7 +19,7 @@ def guest(serve, visit):
     guest.wait(".end")
     guest.say("Put two")
     guest.wait(".end", 2)
-    guest.page.wait_for_selector(SLIDER)
+    expect(guest.page.locator(SLIDER)).to_have_attribute("max", "4")
     return guest
 
 

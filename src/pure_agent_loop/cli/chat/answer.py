@@ -88,5 +88,4 @@ class AnswerInProgress:
 
     def tail(self, width: int, max_lines: int) -> list[Text]:
         """Return the last lines of the unprinted text."""
-        lines = [*self._ready, *self._flow.tail(width)]
-        return lines[-max_lines:] if max_lines > 0 else []
+        return [*self._ready, *self._flow.tail(width)][-max_lines:] if max_lines > 0 else []

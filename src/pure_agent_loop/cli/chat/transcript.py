@@ -320,14 +320,15 @@ class TranscriptView:
 
         Args:
             lines: The answers, then hints.
-            count: How many answers there are; each is followed by its number if there is room.
+            count: How many answers there are; each is followed by its number, unless it fits only without.
         """
         rendered = list[str]()
         for index, line in enumerate(lines, 1):
-            pieces = self._styler.wrapped(self._styler.text(("", line)), self.width)
-            number = f"  {index}"
-            if index <= count and pieces[-1].cell_len + len(number) <= self.width and not self._styler.reader:
-                pieces[-1].append_text(self._styler.text(("dim", number)))
+            text = self._styler.text(("", line))
+            fits_alone = 0 <= self.width - text.cell_len < len(f"  {index}")
+            number = "" if index > count or self._styler.reader or fits_alone else f"  {index}"
+            pieces = self._styler.wrapped(text, self.width - len(number))
+            pieces[-1].append_text(self._styler.text(("dim", number)))
             rendered += map(self._styler.ansi, pieces)
         return rendered
 
