@@ -320,7 +320,7 @@ class TranscriptView:
 
         Args:
             lines: The answers, then hints.
-            count: How many answers there are; each is followed by its number, unless it fits only without.
+            count: How many answers there are; its number follows each, unless only the number would wrap.
         """
         rendered = list[str]()
         for index, line in enumerate(lines, 1):
