@@ -1,14 +1,15 @@
 """Start a Python program as a fork of one that has our dependencies in memory: in half of the time.
 
-It is a child of the test like any other, with its own streams, folder, variables and signals. It has our
-modules of `ROOMS` in memory as well; with ``PAL_TESTS_FORK=anew`` it imports ours again, in its own
-order, as `make soak` does. What only a new Python can read (options, its own variables, those of the
-locale and of TLS) is the same in all forks of a server. A new Python starts where a folder brings modules
-of names that are loaded already, and always with ``PAL_TESTS_FORK=0``.
+It is a child of the test like any other, with its own streams, folder, variables and signals. It has the
+`LIBRARIES` that our modules import late in memory, and our modules of `ROOMS`; with ``PAL_TESTS_FORK=anew``
+it imports ours again, in its own order, as `make soak` does. What only a new Python can read (options, its
+own variables, those of the locale and of TLS) is the same in all forks of a server. A new Python starts
+where a folder brings modules of names that are loaded already, and always with ``PAL_TESTS_FORK=0``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import inspect
@@ -36,7 +37,12 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src"
 MODE = "PAL_TESTS_FORK"
 ANEW, NEVER = "anew", "0"
-ROOMS = ("cli.commands.run", "cli.one_run", "cli.toolset", "llm.http.aio", "schema.build", "sessions", "mcp")
+ROOMS = (
+    *("cli.commands.run", "cli.one_run", "cli.toolset", "cli.chat.app", "llm.http.aio", "schema.build"),
+    *("runs.run", "sessions", "sessions.transcript", "compaction.record", "mcp", "acp", "testing"),
+)
+LIBRARIES = ("pydantic.type_adapter", "openai", "prompt_toolkit.shortcuts", "rich.console", "markdown_it")
+PIPE_SIZE = 4096  # bytes that any pipe takes without a reader
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ", "SSL_", "OPENSSL", "PYDANTIC", "AIOHTTP")
 MODULES = tuple(all_suffixes())  # how the names of modules end
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
@@ -86,13 +92,21 @@ def own_terminal() -> None:
 
 
 def run(
-    argv: list[str], data: Any = None, *, timeout: float | None = None, **options: Any
+    argv: list[str], data: str | bytes | None = None, *, timeout: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """As `subprocess.run` with what comes back."""
+    """As `subprocess.run` with what comes back. Data that fits into a pipe is there at the start."""
+    given = data.encode() if isinstance(data, str) else data or b""
+    fits = len(given) <= PIPE_SIZE
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with Popen(argv, **pipes, **options) as process:
+    with contextlib.ExitStack() as stack:
+        if fits:
+            pipes["stdin"], end = os.pipe()
+            stack.callback(os.close, pipes["stdin"])
+            os.write(end, given)
+            os.close(end)
+        process = stack.enter_context(Popen(argv, **pipes, **options))
         try:
-            out, err = process.communicate(data, timeout)
+            out, err = process.communicate(None if fits else data, timeout)
         except BaseException:
             process.kill()
             raise
@@ -251,6 +265,8 @@ def run_main() -> None:
 
 
 if __name__ == "__main__":
+    for library in LIBRARIES:
+        import_module(library)
     for room in sys.argv[2:]:
         import_module(f"{PACKAGE}.{room}")
     if os.environ.get(MODE) == ANEW:
