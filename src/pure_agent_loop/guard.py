@@ -30,6 +30,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from pure_agent_loop.support.lazy import lazy_pattern
+
 __all__ = ["GuardedCall", "Knowledge", "Origin", "Origins", "ReadText", "provenance"]
 
 # -- the table -------------------------------------------------------------------------------------------
@@ -62,10 +64,10 @@ ENDINGS = (
 _W = r"[^\W\u2e80-\U0003ffff]"  # a letter or digit of a script that puts blanks between words
 _PATH = r"[^\s<>\"'`\u2e80-\U0003ffff]"
 ADDRESSES = {
-    "mail": re.compile(
+    "mail": lazy_pattern(
         rf"(?<!{_W}){_W}(?:{_W}|[.+%'-]){{0,64}}@(?:{_W}|-){{1,63}}(?:\.(?:{_W}|-){{1,63}}){{1,9}}", re.I
     ),
-    "link": re.compile(
+    "link": lazy_pattern(
         rf"(?<!{_W})[a-z][a-z0-9+.-]{{0,30}}://{_PATH}+|(?<!{_W})(?:mailto|tel|javascript|data):{_PATH}+"
         rf"|(?<![\w:/])//{_W}{_PATH}*"
         rf"|(?<!{_W})(?:(?:{_W}|-){{1,63}}[.\u3002]){{1,9}}"
@@ -74,11 +76,11 @@ ADDRESSES = {
         rf"|(?<!{_W})\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?!{_W}|\.\d)(?::\d+)?(?:/{_PATH}*)?",
         re.I,
     ),
-    "iban": re.compile(
+    "iban": lazy_pattern(
         rf"(?<!{_W})(?:[A-Za-z]{{2}}\d{{2}}[A-Za-z0-9]{{11,30}}"
         rf"|[A-Z]{{2}}\d{{2}}(?:[ .-][A-Z0-9]{{4}}){{2,7}}(?:[ .-]\d{{1,4}})?)(?!{_W})"
     ),
-    "account": re.compile(
+    "account": lazy_pattern(
         rf"(?<!{_W})(?<!\d\.)(?:\+?\(?\d(?:[ ()-]{{0,2}}\d){{7,33}}"
         rf"|\+?\d{{1,5}}(?:\.\d{{2,5}}){{3,8}}|\d{{3,5}}(?:\.\d{{3,5}}){{2}})(?!{_W}|\.\d)"
     ),
@@ -86,18 +88,18 @@ ADDRESSES = {
 """Forms of addresses: e-mail, link, IBAN, and account or phone numbers of 8 digits and more.
 
 Their parts have a greatest length, so that a long text takes time in proportion."""
-_DATE = re.compile(
-    r"\d{4}-\d\d?(?:-\d\d?)?(?:[t ]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?)?(?: ?(?:z|[+-]\d\d:?\d\d))?"
-    r"|\d\d?:\d\d(?::\d\d)?|\d\d?[./]\d\d?[./]\d{2,4}",
+_DATE = lazy_pattern(
+    r"(?<!\d)(?<!\d-)"
+    r"(?:\d{4}-\d\d?(?:-\d\d?)?(?:[t ]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?)?(?: ?(?:z|[+-]\d\d:?\d\d))?"
+    r"|\d\d?:\d\d(?::\d\d)?|\d\d?[./]\d\d?[./]\d{2,4})(?!-?\d)",
     re.I,
 )
-_DATES = re.compile(rf"(?<!\d)(?<!\d-)(?:{_DATE.pattern})(?!-?\d)", re.I)  # in a text
 _GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,9}(?:\.\d+)?"  # another comma is a decimal sign: 12,50
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     rf"(?<!{_W})(?<!\d[.,'])-?(?:{_GROUPS}|\d{{1,3}}(?:\.\d{{3}}){{1,9}},\d+"
     rf"|\d{{1,3}}(?:'\d{{3}}){{1,9}}(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?!{_W}|[.,']\d)"
 )
-_CONTINUATION = re.compile(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # a word continues: directly, or behind one sign
+_CONTINUATION = lazy_pattern(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # a word continues: directly, or behind one sign
 _AROUND = 60  # characters of a source shown on each side of a value
 _LONGEST = 200  # characters of a handle
 _HANDLE = re.compile(r"[^\W_][\w.:#/-]*")  # what an identifier is made of
@@ -487,7 +489,7 @@ def _addresses_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield each address in a text: in the form that is compared, and as written."""
     rest = _flat(text)
     for kind, form in ADDRESSES.items():
-        rest = _DATES.sub("\n", rest) if kind == "account" else rest
+        rest = _DATE.sub("\n", rest) if kind == "account" else rest
         for match in form.finditer(rest):
             found = match[0].rstrip(".,;:!?)]}'-")
             yield _canonical(kind, found), found

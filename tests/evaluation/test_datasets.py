@@ -158,7 +158,11 @@ def test_schemas():
     def json_answer(messages, tools, options):
         return '{"n": "7"}'
 
+    def deep_answer(messages, tools, options):
+        return "[" * 100_000
+
     wanted = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    assert scores("go", Schema(wanted), reply=deep_answer)["schema"] is False
     assert scores("go", Schema({"required": ["n"]}), reply=json_answer)["schema"] is True
     outcome = only(Dataset(["go"], [Schema(wanted)]).run(agent(json_answer)))
     assert not outcome.passed

@@ -26,6 +26,7 @@ REFUSALS = {
     "bare": (404, "", ""),
     "words": (404, TEXT, "Not Found"),
     "page": (404, JSON, '{"detail": "Not Found"}'),
+    "deep": (404, JSON, "[" * 100_000),
     "events": (404, EVENTS, ""),
     "JSON-RPC": (404, JSON, json.dumps({"jsonrpc": "2.0", "id": None, "error": UNKNOWN})),
     "other id": (404, JSON, json.dumps({"jsonrpc": "2.0", "id": "server-error", "error": UNKNOWN})),

@@ -93,7 +93,7 @@ class Schema:
         try:
             is_text = isinstance(trial.output, str)
             self.validator()(json.loads(trial.output) if is_text else trial.output)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return {"schema": False, "schema_problem": " ".join(str(error).split())[:500]}
         return {"schema": True}
 

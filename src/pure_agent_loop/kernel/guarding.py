@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.guard import GuardedCall, Knowledge, Origins, ReadText
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.origins import FILES, Entry, compact, entries_of, with_meta
+from pure_agent_loop.kernel.origins import Entry, compact, entries_of, files_pattern, with_meta
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step, ToolCallRun
 from pure_agent_loop.llm.messages import is_question
@@ -46,14 +46,14 @@ class GuardMemory:
 
     def origins(self, state: QueryState, kit: Kit, call: GuardedCall) -> Origins:
         """Return where the values of a call come from."""
-        lead, messages = [FILES.sub("", state.system_prompt), *state.permissions.known], state.messages
-        known = len(self._seen)
+        lead = [files_pattern().sub("", state.system_prompt), *state.permissions.known]
+        messages, known = state.messages, len(self._seen)
         if lead != self._lead or known > len(messages) or not all(map(is_, self._seen, messages)):
             self._lead, known = lead, 0
             self._knowledge, self._calls = Knowledge(), {}
             for text in lead:
                 self._knowledge.trust(text)
-            files = [match[0] for match in FILES.finditer(state.system_prompt)]
+            files = [match[0] for match in files_pattern().finditer(state.system_prompt)]
             # What the tools of a model's server read is in no message.
             for text in [*files, *map(str, kit.options.get("server_tools", ()))]:
                 self._knowledge.read(ReadText(text, model_text("guard_attached")))

@@ -11,15 +11,16 @@ wherever the history goes, and to no server.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.guard import fields_in, is_handle
 from pure_agent_loop.llm.messages import META, calls_of, is_question, text_of
 from pure_agent_loop.prompts.frames import without_framed
 from pure_agent_loop.support.language import LANGUAGES, model_text, table
+from pure_agent_loop.support.text import parsed_object
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage
@@ -27,11 +28,18 @@ if TYPE_CHECKING:
 MAX_KEPT_CHARS = 4_000  # characters of a removed result that still serve to find where a value comes from
 MAX_KEPT_FIELDS = 500  # fields of a removed result
 MAX_KEPT = 200  # removed results
-_EMBEDDED = [table("model", language)["resource"][1:].partition("=")[0].split() for language in LANGUAGES]
-_TAGS, _FIELDS = map("|".join, zip(("notes", "file"), ("file", "name"), *_EMBEDDED, strict=True))
-# Files in a message or in the system prompt. Up to the last end tag: a file could contain one.
-FILES = re.compile(rf"<({_TAGS}) (?:{_FIELDS})=.*</\1>", re.S)
 Entry = dict[str, Any]
+
+
+@cache
+def files_pattern() -> re.Pattern[str]:
+    """Return the pattern of files in a message or in the system prompt.
+
+    It goes up to the last end tag: a file could contain one.
+    """
+    embedded = [table("model", language)["resource"][1:].partition("=")[0].split() for language in LANGUAGES]
+    tags, fields = map("|".join, zip(("notes", "file"), ("file", "name"), *embedded, strict=True))
+    return re.compile(rf"<({tags}) (?:{fields})=.*</\1>", re.S)
 
 
 def entries_of(
@@ -54,11 +62,11 @@ def entries_of(
         text = text_of(content)
         if message["role"] == "tool":
             function = calls.get(message["tool_call_id"], {"name": "", "arguments": "{}"})
-            yield {"tool": function["name"], "args": _arguments(function["arguments"]), "text": text}
+            yield {"tool": function["name"], "args": parsed_object(function["arguments"]) or {}, "text": text}
         elif is_question(message) and not meta.get("model"):
             # The parts behind the first one are attached: files, and texts of files.
             first: Any = content if isinstance(content, str) else [*content][:1]
-            spoken = without_framed(FILES.sub("", text_of(first)))
+            spoken = without_framed(files_pattern().sub("", text_of(first)))
             yield {"user": spoken}
             if spoken != text or first != content:
                 yield {"text": text, "source": model_text("guard_attached")}
@@ -66,14 +74,6 @@ def entries_of(
             yield {"text": text, "source": model_text("guard_task" if meta.get("model") else "guard_notice")}
         elif message["role"] == "assistant" and text and not calls_of(message):
             yield {"text": text, "source": model_text("guard_answer")}  # of what it read, perhaps elsewhere
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        args = json.loads(text)
-    except ValueError:
-        return {}
-    return args if isinstance(args, dict) else {}
 
 
 def keep_origins(old: Sequence[HistoryMessage], new: Sequence[HistoryMessage]) -> list[HistoryMessage]:

@@ -71,7 +71,7 @@ class ControlTokens:
             rf"(?:(?<={re.escape(first)})|(?<=u{_hex(first)})){_JOINER}*(?:{'|'.join(rest)})"
             for first, rest in rests.items()
         ]
-        self._token = re.compile(rf"{head}({'|'.join(bodies)})")
+        self._token = lazy_pattern(rf"{head}({'|'.join(bodies)})")
         seconds: dict[str, set[str]] = {first: {JOINER} for first in rests}
         for token in tokens:
             seconds[token[0]] |= {token[1], "\\"} if token[1] in '"/' else {token[1]}
@@ -80,7 +80,7 @@ class ControlTokens:
             first: re.compile(re.escape(first) + ("." if "*" in those else f"[{re.escape(''.join(those))}]"))
             for first, those in seconds.items()
         }
-        self._partial_token = re.compile(
+        self._partial_token = lazy_pattern(
             rf"{head}(?:{_JOINER}+\S{{0,{_HELD}}}|\\+(?:u(?:2(?:0(?:60?)?)?)?)?)\Z"
         )
 

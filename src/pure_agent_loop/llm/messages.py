@@ -459,7 +459,7 @@ class _Repair:
         else:
             self._renamed.setdefault(original_id, []).append(new)
         checked = wire_call(ToolCall(new, name, arguments))
-        if _is_text_of(given_arguments, arguments):  # unchanged bytes keep prompt caches valid
+        if is_json_of(given_arguments, arguments):  # unchanged bytes keep prompt caches valid
             checked["function"]["arguments"] = cast("str", given_arguments)
         return with_extra(checked, extra_of_call(call))
 
@@ -531,9 +531,9 @@ def _check_meta(message: Message) -> None:
             message[META] = kept
 
 
-def _is_text_of(text: object, arguments: JsonObject) -> bool:
-    """Return True if `text` is strict JSON for exactly these arguments."""
+def is_json_of(text: object, value: object) -> bool:
+    """Return True if `text` is strict JSON of exactly this value."""
     try:
-        return isinstance(text, str) and json.loads(text) == arguments
+        return isinstance(text, str) and json.loads(text) == value
     except (ValueError, RecursionError):
         return False

@@ -57,7 +57,7 @@ def repaired(data: bytes) -> bytes:
     except ValueError:
         try:
             message = json.loads(_shallow(data).decode("utf-8", "replace"), parse_int=_whole, strict=False)
-        except ValueError:
+        except (ValueError, RecursionError):
             return data
         if isinstance(message, dict):
             if "result" in message and not isinstance(message["result"], dict):

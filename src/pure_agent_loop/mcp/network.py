@@ -102,7 +102,7 @@ async def _rejects_session(response: Any, is_in_url: bool) -> bool:
         return b"session" in body.lower()
     try:
         code = json.loads(body)["error"]["code"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return True
     return bool(code != METHOD_NOT_FOUND)  # that code means that the method is missing, not the session
 

@@ -299,7 +299,7 @@ class PermissionPrompt:
         if question.tool != "shell":
             try:
                 args = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 args = str(error)
         if not isinstance(args, dict) or not line.strip():
             self._notify(user_text("chat.no_call", why=args if isinstance(args, str) else "{...}"), "error")

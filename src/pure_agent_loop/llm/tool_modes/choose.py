@@ -37,7 +37,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from pure_agent_loop.llm.base import ChatModel, GivesLikelihoods, profile_of, stream_of
-from pure_agent_loop.llm.messages import Message, is_question, text_of
+from pure_agent_loop.llm.messages import Message, is_json_of, is_question, text_of
 from pure_agent_loop.llm.response import CUT_OFF
 from pure_agent_loop.llm.tool_modes.examples import Chosen, answered_examples, chosen_examples, no_tool
 from pure_agent_loop.llm.tool_modes.fill import AuxiliaryRequests, fill, is_able_model, last_question
@@ -108,7 +108,7 @@ async def _read(
         top_logprobs=1,
     )
     content = answer.content or ""
-    is_whole = _parsed(content) == text
+    is_whole = is_json_of(content, text)
     if not is_whole and not (answer.finish_reason in CUT_OFF and _begins(text, content)):
         raise NoProbabilitiesError  # the server does not enforce schemas
     choices = get(answer.raw, "choices") or [None]
@@ -124,13 +124,6 @@ async def _read(
     if written < end:
         raise NoProbabilitiesError
     return reading
-
-
-def _parsed(content: str) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return None
 
 
 def _begins(text: str, content: str) -> bool:

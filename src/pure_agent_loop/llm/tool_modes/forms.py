@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.lazy import lazy_pattern
 
 _MISTRAL_TAG = "[TOOL_CALLS]"
 
@@ -96,10 +97,11 @@ class Marker:
 
     def __init__(self, words: str) -> None:
         bold, end = r"(?P<bold>\*{1,2})?", r"[ \t]{0,2}(?(bold)\*{0,2})[ \t]{0,2}[:：](?(bold)\*{0,2})[ \t]*"
-        self.at = re.compile(rf"{bold}(?:{words}){end}", re.I)
-        self.in_line = re.compile(rf"^[ \t#>]{{0,8}}{self.at.pattern}", re.I | re.M)
+        marker = rf"{bold}(?:{words}){end}"
+        self.at = lazy_pattern(marker, re.I)
+        self.in_line = lazy_pattern(rf"^[ \t#>]{{0,8}}{marker}", re.I | re.M)
         self._words = words.lower().replace("[ _]", " ").split("|")
-        self._begun = re.compile(rf"\*{{0,2}}(?:{words})[ \t*]{{0,6}}", re.I)
+        self._begun = lazy_pattern(rf"\*{{0,2}}(?:{words})[ \t*]{{0,6}}", re.I)
 
     def may_begin(self, text: str) -> bool:
         """Return True if `text` could be the start of the marker."""
@@ -125,7 +127,7 @@ class Element:
         before = before.replace(r"\{key\}", r"(?P<key>[\w.-]+)").replace(
             r"\{is_text\}", "(?P<is_text>true|false)"
         )
-        self._argument = re.compile(rf"{before}\n?(?P<value>.*?)\n?(?:{after}|(?={start})|\Z)", re.S)
+        self._argument = lazy_pattern(rf"{before}\n?(?P<value>.*?)\n?(?:{after}|(?={start})|\Z)", re.S)
 
     def arguments(self, text: str) -> list[tuple[str, str, str]]:
         """Return name, value and ``is_text`` ("true", "false" or empty) of each argument."""
