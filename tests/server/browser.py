@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 from tests.server.conftest import OWNER, ServerProcess
 
 expect.set_options(timeout=60_000)  # as for other waits: a busy machine takes its time
@@ -78,10 +78,13 @@ class Visit:
         return [each.strip() for each in (page or self.page).locator(selector).all_inner_texts()]
 
     def wait(self, selector: str, count: int = 1, page: Page | None = None) -> None:
-        (page or self.page).wait_for_function(
-            "([selector, count]) => document.querySelectorAll(selector).length >= count",
-            arg=[selector, count],
-        )
+        page = page or self.page
+        are_there = "([selector, count]) => document.querySelectorAll(selector).length >= count"
+        try:  # at an interval: a browser that nobody sees may stop drawing frames
+            page.wait_for_function(are_there, arg=[selector, count], polling=50)
+        except Error as error:
+            shown = page.inner_text("body")
+            raise AssertionError(f"{count} {selector} did not come. The page shows:\n{shown}") from error
 
     def shot(self, name: str) -> None:
         """A picture to look at, where somebody asked for them: SCREENSHOTS=FOLDER."""
