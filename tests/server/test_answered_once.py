@@ -283,3 +283,16 @@ def test_fork_of_a_waiting_session_waits_and_resumes_by_itself(server, task, pat
         assert own.status_code == 200
         assert events_of(client, run["id"], seen[-1]["number"])[-1]["data"]["state"] == "completed"
         assert server.effects().count(task) == 2 * effects
+
+
+def test_question_of_a_fork_is_answered_as_soon_as_it_is_listed(server):
+    with server.client() as client:
+        run, (call_id,), _ = waiting(client, "danger in forks")
+        for _ in range(5):
+            fork = client.post(f"/api/sessions/{run['session']}/fork", json={}).json()["session"]
+            while not client.get("/api/questions", params={"session": fork}).json()["questions"]:
+                pass
+            body = {"call_id": call_id, "verdict": "allow"}
+            sent = client.post(f"/api/sessions/{fork}/answers", json=body)
+            assert sent.status_code == 200, sent.text
+            assert events_of(client, sent.json()["run"])[-1]["data"]["state"] == "completed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -555,3 +556,25 @@ def test_code_of_javascript_and_css_is_coloured(serve, visit):
     expect(colours.last.locator(".hljs-attribute")).to_have_text("color")
     expect(colours.last.locator(".hljs-variable")).to_have_text("--x")
     expect(colours.last.locator(".hljs-number")).to_have_text(["#fff", "1px"])
+
+
+def test_message_sent_while_the_page_loads_is_delivered_where_it_was_typed(serve, visit):
+    guest = visit(serve(["First.", "Second."]))
+    held = []
+
+    def send_early(text):
+        guest.page.reload()
+        guest.say(text)
+        expect(guest.page.locator("#message")).to_have_value("")
+        while held:
+            held.pop().continue_()
+        guest.page.unroute("**/api/agents")
+
+    guest.page.route("**/api/agents", lambda route: held.append(route))
+    send_early("one")
+    guest.wait(".end")
+    guest.page.route("**/api/agents", lambda route: held.append(route))
+    send_early("two")
+    guest.wait(".end", 2)
+    expect(guest.page.locator(".said")).to_have_text([re.compile("^one"), re.compile("^two")])
+    expect(guest.page.locator(".sessions li")).to_have_count(1)

@@ -195,7 +195,7 @@ async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, s
 async def _wait_suspended(hub: Hub, session: str, call_id: str) -> None:
     """Wait until the run has suspended: its pending call is recorded shortly before."""
     live = hub.live(session)
-    if live is None or live.task is None or live.info.durable:
+    if live is None or live.task is None:
         return
     waiting = [question.call_id for question in await questions(hub, session)]
     with contextlib.suppress(SessionError):

@@ -18,6 +18,7 @@ let place = "";
 const others = () => { try { return JSON.parse(localStorage.getItem(place)) ?? []; } catch { return []; } };
 const tab = String(Math.random());
 function save(owner = tab) {
+  if (!place) return;
   const list = [...others().filter((each) => each.tab !== tab), ...outbox.value.map((each) => ({ ...each, isAsked: false, started: undefined, tab: owner }))];
   try { localStorage[list.length ? "setItem" : "removeItem"](place, JSON.stringify(list)); } catch { /* a private window, or too large: kept until a reload */ }
 }
@@ -28,11 +29,13 @@ function take() {
 }
 export function openOutbox(person) {
   if (place === `outbox ${person}`) return;
+  const early = place ? [] : outbox.value; // sent while the page loads
   place = `outbox ${person}`;
   outbox.value = [];
   take();
+  put([...outbox.value, ...early]);
 }
-addEventListener("pagehide", () => place && save(""));
+addEventListener("pagehide", () => save(""));
 addEventListener("pageshow", (event) => { if (event.persisted && place) take(); });
 
 const put = (list) => { outbox.value = list; save(); };
@@ -53,7 +56,7 @@ effect(() => { if (connection.value === "signedOut" && outbox.value.length) prob
 // A message is kept until the server has taken it: a run that works takes it in memory, else it starts the next run.
 export function send(text, media) {
   problem.value = note.value = "";
-  put([...outbox.value, { key: freshKey(), session: store.current.value, text, media, about: store.chosen() }]);
+  put([...outbox.value, { key: freshKey(), session: store.shown(), text, media, about: store.chosen() }]);
   store.sent.value++;
   deliver(store.current.value);
 }

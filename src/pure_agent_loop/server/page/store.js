@@ -121,7 +121,7 @@ async function enter() {
   goTo(address(), "replaceState");
 }
 
-// A link that is followed in an open page, or a step in the browser's history.
+// A followed link, or a step in the browser's history.
 addEventListener("hashchange", () => {
   if (/token=/.test(location.hash)) location.reload();
   else if (!me.value || location.hash === address()) return;
@@ -162,7 +162,6 @@ effect(() => { document.title = waiting.value.length ? `(${waiting.value.length}
 
 export const isKnown = () => !queue.length && (!wire.watching || (wire.watching.isOn && wire.watching.after >= wire.watching.last)); // the view is up to date
 
-// Files of tool results, available at the end of a step.
 export const loadFiles = oneAtATime(async () => {
   const session = current.value, shown = view.value;
   if (!session) return;
@@ -234,7 +233,8 @@ function watchSoon(session, after) {
 
 export const addressOf = (session) => `#s=${encodeURIComponent(session)}`;
 function address() { return isPlace(panel.value) ? `#/${PLACES[panel.value]}` : current.value ? addressOf(current.value) : ""; }
-let isEntered = false; // until then, the address determines what to open
+let isEntered = false; // until then, the address says what to open
+export const shown = () => current.value || (isEntered ? "" : linkedSession);
 effect(() => {
   const hash = address();
   if (isEntered) goTo(hash, "pushState");
@@ -258,7 +258,7 @@ function drop(key) {
   batch(() => { questions.value = others(questions.value); waiting.value = others(waiting.value); });
 }
 
-// The card disappears at once; the server reports if another answer was first.
+// The server reports if another answer was first.
 export const answer = guarded(async (question, verdict, fields = {}) => {
   answered.add(callKey(question));
   drop(callKey(question));
@@ -275,7 +275,7 @@ export const answer = guarded(async (question, verdict, fields = {}) => {
   return true;
 });
 
-// A message while questions are pending: it answers a tool's question, and denies calls with this text.
+// A message answers a tool's question, and denies calls with its text.
 export const answerAll = async (text) => {
   const open = questions.value.filter(mayAnswer);
   const done = await Promise.all(open.map((question) => answer(question, question.live ? "allow" : "deny", { message: text })));
