@@ -325,6 +325,7 @@ def test_a_diff_of_a_done_call_is_that_of_its_result(serve, visit):
         [args, CHANGE],
     )
     guest.page.locator(".call summary").click()
+    guest.wait(".row", 4)  # what draws a diff is loaded with the first one
     rows = [each.rstrip("\n") for each in guest.page.locator(".row").all_text_contents()]
     assert rows[1:4] == [
         "10  def discount(total, percent):",
