@@ -563,7 +563,8 @@ def test_message_sent_while_the_page_loads_is_delivered_where_it_was_typed(serve
     held = []
 
     def send_early(text):
-        guest.page.reload()
+        with guest.page.expect_request("**/api/agents"):
+            guest.page.reload()
         guest.say(text)
         expect(guest.page.locator("#message")).to_have_value("")
         while held:

@@ -56,9 +56,10 @@ effect(() => { if (connection.value === "signedOut" && outbox.value.length) prob
 // A message is kept until the server has taken it: a run that works takes it in memory, else it starts the next run.
 export function send(text, media) {
   problem.value = note.value = "";
-  put([...outbox.value, { key: freshKey(), session: store.shown(), text, media, about: store.chosen() }]);
+  const session = store.shown();
+  put([...outbox.value, { key: freshKey(), session, text, media, about: store.chosen() }]);
   store.sent.value++;
-  deliver(store.current.value);
+  deliver(session);
 }
 
 const delivering = new Map(); // sessions, and if to look once more
