@@ -55,6 +55,14 @@ class Client:
         """Answer nothing."""
 
 
+def overridden(chat: Any) -> Any:
+    """A client whose class was taken before, with a method of its own."""
+    client: Any = ScriptedLLM([])
+    Agent(llm=client)
+    client.chat = chat
+    return client
+
+
 def agent() -> Agent:
     return Agent(llm=ScriptedLLM([]), name="other")
 
@@ -72,6 +80,8 @@ GIVEN = {
     "compaction: its force": lambda _: Agent(llm=ScriptedLLM([]), compaction=Forcing()),
     "Chain": lambda _: Chain(Compactor()),
     "llm: its chat": lambda _: Agent(llm=Client()),
+    "llm: its chat of one": lambda _: Agent(llm=overridden(lambda messages: None)),
+    "llm: its chat of another": lambda _: Agent(llm=overridden(Client().chat)),
     "on_tool": lambda _: Renderer().on_tool("add")(wrong),
     "on_event": lambda _: Renderer().on_event(EventType.ACTION)(wrong),
     "ask_user_tool": lambda _: ask_user_tool(wrong),

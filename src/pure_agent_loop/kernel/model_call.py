@@ -214,15 +214,14 @@ class Attempts(ABC):
                         if begun and delta == NOTHING:
                             continue  # keep-alives are not progress
                         seen = assembler.feed(delta)
+                        silence.deadline = 0.0  # a slow reader does not mean a silent server
                         if delta.served is not None or delta.spent is not None:
-                            silence.deadline = 0.0
                             await self.change_model(seen)
                         if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
-                            # No timeout here: a slow reader does not mean a silent server.
-                            silence.deadline = 0.0
                             await self.show(seen)
-                        begun = assembler.has_begun  # a notice or a change of model is not part of a response
-                        patience = kit.timeouts.idle if begun else kit.timeouts.first_byte
+                        if begun is not assembler.has_begun:  # a notice or a change of model is no beginning
+                            begun = assembler.has_begun
+                            patience = kit.timeouts.idle if begun else kit.timeouts.first_byte
                         silence.after(patience)
                 finally:
                     await stream.aclose()

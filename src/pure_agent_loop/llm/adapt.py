@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from operator import methodcaller
+from itertools import repeat
+from operator import contains, methodcaller
 from typing import Any
 
 from pure_agent_loop.llm.extra import without_extra
@@ -52,7 +53,7 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
     if profile.reasoning_echo:
         adapted = list(_with_reasoning(messages, profile, origin))
     else:
-        adapted = [message if META not in message else for_origin(message, origin) for message in messages]
+        adapted = _without_meta(messages, origin)
     # Fast check: a history is long, and most of its contents are plain text.
     if list in set(map(type, map(_CONTENT, adapted))):
         adapted = [
@@ -147,6 +148,11 @@ def _with_stand_ins(messages: Iterable[Message], fields: JsonFields) -> Iterator
             yield {**message, "tool_calls": [{**fields, **calls[0]}, *calls[1:]]}
         else:
             yield message
+
+
+def _without_meta(messages: Sequence[Message], origin: str) -> Sequence[Message]:
+    is_plain = True not in map(contains, messages, repeat(META))  # without a loop in Python
+    return messages if is_plain else [for_origin(m, origin) if META in m else m for m in messages]
 
 
 def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) -> Iterator[Message]:

@@ -68,7 +68,10 @@ class BodyReader:
             check_size(len(self._document) + len(data), "response")
             self._document += data
         elif self._kind and not self.is_done:
-            return self._read(self._decoder.feed(data))
+            payloads = self._decoder.feed(data)
+            if not payloads or payloads[1:]:
+                return self._read(payloads)
+            return () if (delta := self._event(payloads[0])) is None else (delta,)
         return ()
 
     def close(self) -> Iterable[Delta]:
@@ -173,7 +176,7 @@ def _usual(data: JsonFields) -> Delta | None:
     """Read a chunk of the common form quickly, with the result of `parse_chunk`; None for any other chunk."""
     choices, raw_usage = data.get("choices"), data.get("usage")
     usage = TokenUsage.from_openai(raw_usage) if type(raw_usage) is dict else None
-    if type(choices) is not list or data.get("error") or (raw_usage is not None and usage is None):
+    if type(choices) is not list or "error" in data or (raw_usage is not None and usage is None):
         return None
     if not choices:
         return Delta(usage=usage) if usage and "message" not in data and "detail" not in data else None
@@ -182,14 +185,10 @@ def _usual(data: JsonFields) -> Delta | None:
 
 
 def _usual_choice(choice: JsonObject, usage: TokenUsage | None) -> Delta | None:
-    delta = reason = None
-    for name, value in choice.items():
-        if name == "delta":
-            delta = value
-        elif name == "finish_reason":
-            reason = value
-        elif value and name != "logprobs":  # a non-zero index or an unknown field needs the slow path
-            return None
+    # Another index, and fields that hold the answer elsewhere, need the slow path.
+    if choice.get("index") or "delta" not in choice or "message" in choice or "usage" in choice:
+        return None
+    delta, reason = choice["delta"], choice.get("finish_reason")
     is_word = type(reason) is str and reason not in ("", "null")
     if type(delta) is not dict or not (is_word or reason is None):
         return None
@@ -235,10 +234,9 @@ def _merged(first: Delta, second: Delta) -> Delta | None:
         return second
     if first.text or first.reasoning or second.text or second.reasoning:
         return None
-    for part in second.tool_calls:
-        # The position of a part without an index decides which call it extends.
-        if first.tool_calls and part.index is None:
-            return None
+    # The position of a part without an index decides which call it extends.
+    if first.tool_calls and None in [part.index for part in second.tool_calls]:
+        return None
     if (first.finish_reason and second.finish_reason) or (first.usage and second.usage):
         return None
     if (first.extra and second.extra) or (first.token_details and second.token_details):

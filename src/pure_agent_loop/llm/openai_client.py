@@ -208,8 +208,8 @@ class OpenAIClient(LearningClient):
             encoded = self._encoded(attempt)
             answer = await self._post(encoded, attempt.options, self._connections)
             response = _ResponseReading(answer, attempt, encoded)
-            while response.is_open:
-                for delta in await response.next_deltas():
+            while (deltas := await response.next_deltas()) is not None:
+                for delta in deltas:
                     yield delta
             await response.drain()
             if (rest := response.rest()) is not None:
@@ -285,13 +285,10 @@ class _ResponseReading:
         self._is_read = False  # True once the response has been read to its end
         self.aclose = answer.aclose
 
-    @property
-    def is_open(self) -> bool:
-        """False once the response is complete."""
-        return not self._is_read and not self._reader.is_done
-
-    async def next_deltas(self) -> Iterable[Delta]:
-        """Return the next deltas."""
+    async def next_deltas(self) -> Iterable[Delta] | None:
+        """Return the next deltas; None once the response is complete."""
+        if self._is_read or self._reader.is_done:
+            return None
         try:
             data = await self._answer.read()
         except Exception:

@@ -27,6 +27,7 @@ from typing import Any
 
 from pure_agent_loop.budget import PRICE_KINDS, Price
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 from pure_agent_loop.support.folders import data_folder
@@ -78,13 +79,20 @@ def price_of(client: object, options: Options | None = None) -> Price | None:
 
 @lru_cache
 def _listed(url: str, model: str) -> Sequence[tuple[str, Price | None]]:
-    return price_list().dated(url, model)
+    # The shipped list, which takes long to read, has no server on this machine.
+    return () if is_loopback(url) and not own_file().is_file() else price_list().dated(url, model)
 
 
 def _valid(dated: Sequence[tuple[str, Price | None]], at: datetime | None = None) -> Price | None:
     """Return the last price that holds at the time `at`, by default now."""
-    now = at or datetime.now(timezone.utc)
-    return next((price for when, price in reversed(dated) if not when or _holds(when, now)), None)
+    return next(
+        (
+            price
+            for when, price in reversed(dated)
+            if not when or _holds(when, at or datetime.now(timezone.utc))
+        ),
+        None,
+    )
 
 
 class PriceList:

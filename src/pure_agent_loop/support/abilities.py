@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
@@ -62,7 +63,19 @@ def check_method(name: str, value: object, method: str, *parameters: str) -> Non
         raise ConfigError(
             f"{name} must have a method {method}({', '.join(parameters)}); {value!r:.80} has none."
         )
-    check_shape(f"{name}: its {method}", function, parameters)
+    own = getattr(function, "__func__", None)
+    if not isinstance(own, FunctionType) or not _is_called_with(own, parameters):
+        check_shape(f"{name}: its {method}", function, parameters)
+
+
+@lru_cache(maxsize=64)
+def _is_called_with(function: FunctionType, parameters: tuple[str, ...]) -> bool:
+    """Return True if a function accepts these arguments as a method; cached, as agents share their client."""
+    try:
+        inspect.signature(function).bind(None, *parameters)
+    except (TypeError, ValueError, NameError):
+        return False
+    return True
 
 
 def check_shape(

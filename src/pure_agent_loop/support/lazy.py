@@ -1,4 +1,4 @@
-"""Lazy package exports, deprecated names and lazy patterns."""
+"""Lazy package exports, modules of extras and lazy patterns."""
 
 from __future__ import annotations
 
@@ -42,27 +42,6 @@ def module_of_extra(name: str, feature: str, extra: str) -> Any:
         from pure_agent_loop.errors import MissingExtraError
 
         raise MissingExtraError(feature, extra) from error
-
-
-def warn_deprecated(old: str, new: str, removed_in: str) -> None:
-    """Warn that a public name or parameter will be removed. All deprecations use this function.
-
-    The warning points at the calling line outside this package, so that Python shows it once per line.
-
-    Args:
-        old: The name, such as ``Agent(tool_timeout=...)``.
-        new: What to use instead.
-        removed_in: The first version without the old name, such as ``0.4.0``.
-    """
-    import inspect  # imported only for a deprecated name
-    import warnings
-
-    root = __name__.partition(".")[0]
-    depth, frame = 1, inspect.currentframe()
-    while frame and frame.f_back and frame.f_globals["__name__"].partition(".")[0] == root:
-        depth, frame = depth + 1, frame.f_back
-    text = f"{old} is deprecated and will be removed in {removed_in}. Use {new}."
-    warnings.warn(text, DeprecationWarning, stacklevel=depth)
 
 
 class _Lazy:

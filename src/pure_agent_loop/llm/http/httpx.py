@@ -172,11 +172,9 @@ class HttpxResponse:
         pieces = response.aiter_bytes() if is_read else pieces
         assert isinstance(pieces, AsyncGeneratorType)  # for aclose()
         self._pieces = pieces
-        self._packed = None if is_read else packed_body(response.headers, self._read_raw)
-
-    async def read(self) -> bytes:
+        packed = None if is_read else packed_body(response.headers, self._read_raw)
+        self.read = self._read_raw if packed is None else packed.read
         """See `HttpResponse`."""
-        return await (self._read_raw() if self._packed is None else self._packed.read())
 
     async def _read_raw(self) -> bytes:
         return await anext(self._pieces, b"")

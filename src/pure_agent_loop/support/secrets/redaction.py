@@ -402,7 +402,7 @@ def secrets_of(*holders: object) -> dict[str, str]:
     seen, waiting = set[int](), list(holders)
     while waiting:
         holder = waiting.pop()
-        if id(holder) in seen:
+        if id(holder) in seen or type(holder) in _SCALARS:
             continue
         seen.add(id(holder))
         if isinstance(holder, (Mapping, list, tuple)):
@@ -533,10 +533,9 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
 
 
 def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
-    """Return the raw bytes of `os.environ`: every run reads it, and decoding doubles the cost."""
-    raw: Mapping[Any, Any] | None = getattr(os, "environb", None)  # None on Windows, which has no `environb`
-    # A test may replace `os.environ` with a dict; the raw bytes would then be stale.
-    return raw if raw is not None and env is os.environ and type(env) is type(raw) else env
+    """Return the dict behind `os.environ`: every run reads it, and its own mapping decodes each value."""
+    # It has no public name; without it, the mapping is read.
+    return getattr(env, "_data", env) if env is os.environ else env
 
 
 def _now_in(env: Mapping[T, T]) -> dict[T, T]:
