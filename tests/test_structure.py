@@ -608,3 +608,39 @@ def test_the_module_paths_of_the_contract_hold():
     for path, names in CONTRACT.items():
         module = importlib.import_module(f"{PACKAGE}.{path}")
         assert [name for name in names.split() if not hasattr(module, name)] == [], path
+
+
+_READERS = ("json.loads", "json.load", "loads_strictly", "loads_exactly", "toml.loads")
+_TOO_DEEP = ("RecursionError", "Exception", "BaseException")
+
+
+def test_who_catches_invalid_json_also_catches_json_that_is_too_deep():
+    """The standard library raises another error for a text of a hundred thousand brackets."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules().values()
+        for node in ast.walk(tree_of(path))
+        for body, caught in _catching(node)
+        if "ValueError" in caught and not caught & {*_TOO_DEEP} and _reads_json(body)
+    ]
+    assert not found
+
+
+def _catching(node: ast.AST) -> Iterator[tuple[list[ast.stmt], set[str]]]:
+    """The statements that handlers guard, with the names of all errors that these take."""
+    if isinstance(node, ast.Try):
+        yield node.body, {name for each in node.handlers for name in _names_in(each.type)}
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+        taken = [arg for call in calls if "suppress" in ast.unparse(call.func) for arg in call.args]
+        yield node.body, {name for arg in taken for name in _names_in(arg)}
+
+
+def _names_in(node: ast.AST | None) -> set[str]:
+    inner = ast.walk(node) if node is not None else [ast.Name("BaseException")]
+    return {each.id for each in inner if isinstance(each, ast.Name)}
+
+
+def _reads_json(body: list[ast.stmt]) -> bool:
+    calls = (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(ast.unparse(call.func) in _READERS for call in calls)

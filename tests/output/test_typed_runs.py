@@ -51,6 +51,12 @@ def test_the_answer_is_an_object_of_the_type():
     assert (result.content, result.stop_reason) == (OSLO, "completed")
 
 
+def test_brackets_without_end_beside_the_answer_are_text():
+    oslo = call("final_result", name="Oslo", people=7)
+    result = check_result(agent(answer("[" * 100_000, oslo), oslo, tools=[add]).run("x"))
+    assert result.output == City("Oslo", 7)
+
+
 def test_without_a_type_the_output_is_the_text_of_a_whole_answer():
     assert Agent(llm=ScriptedLLM(["Hi."])).run("x").output == "Hi."
     assert Agent(llm=ScriptedLLM([RuntimeError("no")]), retry=NO_WAIT).run("x").output is None

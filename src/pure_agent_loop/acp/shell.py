@@ -66,7 +66,7 @@ class EditorShell(Shell):
         self._editor.attach(call_id, {"type": "terminal", **terminal})
         try:
             exit_status = await self._editor.terminal("wait_for_exit", **terminal)
-            with suppress(OSError, ValueError, TypeError):
+            with suppress(OSError, ValueError, RecursionError, TypeError):
                 return Finished(**json.loads((folder / RESULT).read_bytes()))
             return await self._terminal_output(terminal, exit_status)
         except asyncio.CancelledError:

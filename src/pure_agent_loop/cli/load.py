@@ -102,7 +102,7 @@ def answer_type(schema_option: str) -> Any:
     try:
         is_text = schema_option.lstrip().startswith("{")
         schema = json.loads(schema_option if is_text else Path(schema_option).expanduser().read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             notice("cli.schema_unreadable", schema_option=schema_option, error=error)
         ) from error

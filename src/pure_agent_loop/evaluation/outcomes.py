@@ -384,7 +384,7 @@ def _parse(line: bytes) -> OutcomeLine | None:
         plain = json.loads(line)
         entry = OutcomeLine(plain["identity"], plain["name"], plain["about"], CaseOutcome(**plain["outcome"]))
         problem = mistyped(entry, OutcomeLine) or len(entry.identity) != len(PARTS)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, RecursionError, TypeError, KeyError):
         return None
     return None if problem else entry
 

@@ -330,7 +330,7 @@ def _loaded(path: str | os.PathLike[str]) -> list[tuple[str, EvaluationReport]]:
             for name, one in (plain["reports"] if "reports" in plain else {plain["name"]: plain}).items()
         ]
         problem = mistyped(reports, list[tuple[str, EvaluationReport]])
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"
     if problem:
         raise ConfigError(notice("library.not_a_report", path=os.fspath(path), wrong=problem))

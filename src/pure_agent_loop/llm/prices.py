@@ -216,7 +216,15 @@ def _checked(path: Path) -> JsonObject:
             _check(data)
     except OSError as error:
         raise ConfigError(notice("library.prices_file", path=path, why=error.strerror or error)) from error
-    except (LookupError, TypeError, ValueError, AttributeError, re.error, ConfigError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        AttributeError,
+        re.error,
+        ConfigError,
+    ) as error:
         why = shorten(f"{type(error).__name__}: {error}", 300)
         raise ConfigError(notice("library.prices_file", path=path, why=why)) from error
     checked: JsonObject = data

@@ -19,7 +19,8 @@ def read_labels(lines: Iterable[bytes]) -> dict[str, dict[str, str]]:
     labels: dict[str, dict[str, str]] = {kind: {} for kind in LABELS}
     for line in lines:
         if line.startswith(_HEADS):
-            with suppress(ValueError, TypeError):  # incomplete: the process was killed while writing
+            # A line is incomplete if the process was killed while writing.
+            with suppress(ValueError, RecursionError, TypeError):
                 ((kind, (session, text)),) = json.loads(line).items()
                 labels[kind][session] = text
     return {kind: {name: text for name, text in of.items() if text} for kind, of in labels.items()}

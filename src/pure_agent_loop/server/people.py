@@ -104,7 +104,7 @@ def read_people(path: str | os.PathLike[str]) -> list[Person]:
     """
     try:
         table = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(notice("library.users_unreadable", path=path, error=error)) from error
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
         raise ConfigError(notice("library.users_object", path=path))

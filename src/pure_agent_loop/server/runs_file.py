@@ -142,7 +142,7 @@ class RunsFile:
                     self._add_totals(*fields["used"])
                     continue
                 info = RunInfo(**fields)
-            except (ValueError, TypeError):
+            except (ValueError, RecursionError, TypeError):
                 continue  # a label, or incomplete: the process was killed while writing
             runs.pop(info.id, None)
             runs[info.id] = info

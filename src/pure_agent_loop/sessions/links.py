@@ -141,7 +141,7 @@ class LinkFolder:
         return self._folder / f"{digest}{_SUFFIX}"
 
     def _read(self, path: Path) -> tuple[SharedLink, bytes] | None:
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, RecursionError, TypeError):
             head, _, document = path.read_bytes().partition(b"\n")
             return SharedLink(**json.loads(head)), document
         return None

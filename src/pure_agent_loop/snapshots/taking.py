@@ -220,7 +220,7 @@ def _load(path: Path) -> dict[str, KnownFile]:
     try:
         rows = json.loads(path.read_bytes())
         return {row[0]: KnownFile((row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows}
-    except (OSError, ValueError, TypeError, IndexError):
+    except (OSError, ValueError, RecursionError, TypeError, IndexError):
         return {}
 
 

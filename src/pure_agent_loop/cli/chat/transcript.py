@@ -811,7 +811,7 @@ def _recorded(entry: Entry, kind: EventType, /, **data: Any) -> Event:
 
 
 def _arguments(text: str) -> Any:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return json.loads(text)
     return text
 

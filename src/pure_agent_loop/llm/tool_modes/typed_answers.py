@@ -11,11 +11,10 @@ The profile can set a mode. The default is ``tool`` if the model may call tools 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from pure_agent_loop.llm.messages import Message, joined_content
+from pure_agent_loop.llm.messages import Message, is_json_of, joined_content
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, Profile
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 from pure_agent_loop.llm.values import JsonObject, Options, Tools
@@ -127,9 +126,8 @@ def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
     if others:
         return replace(response, tool_calls=others), ""
     text = json.dumps(finals[0].arguments, ensure_ascii=False)
-    with suppress(ValueError):  # the model may have written the same object as text
-        if response.content and json.loads(response.content) == finals[0].arguments:
-            return replace(response, tool_calls=[], finish_reason="stop"), ""
+    if is_json_of(response.content, finals[0].arguments):  # the model wrote the same object as text, too
+        return replace(response, tool_calls=[], finish_reason="stop"), ""
     new = f"\n\n{text}" if response.content else text
     content = f"{response.content or ''}{new}"
     return replace(response, content=content, tool_calls=[], finish_reason="stop"), new

@@ -60,7 +60,7 @@ def read_state(path: Path) -> State | None:
     """Return the state in a file, or None if it is missing or invalid."""
     try:
         return State(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, RecursionError, TypeError):
         return None
 
 

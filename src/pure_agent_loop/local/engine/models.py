@@ -536,7 +536,7 @@ def _read() -> dict[str, Any]:
         value = json.loads(_settings_file().read_text(encoding="utf-8"))
     except OSError:  # the file is missing or not readable
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             notice("library.models_json", settings_file=_settings_file(), error=error)
         ) from error

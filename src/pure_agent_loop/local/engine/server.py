@@ -99,14 +99,14 @@ def _count_parameters(url: str, key: str) -> int:
     try:
         with direct.open(request, timeout=ANSWER_SECONDS) as answer:
             return int(json.load(answer)["data"][0]["meta"]["n_params"])
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return 0
 
 
 def _remove_state(path: Path, key: str) -> None:
     """Delete this server's state file, unless a newer server has replaced it."""
     # The start lock prevents a new file from being written meanwhile.
-    with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError):
+    with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError, RecursionError):
         if json.loads(path.read_text(encoding="utf-8"))["key"] == key:
             path.unlink()
 

@@ -33,7 +33,7 @@ def paginate(
         try:
             when, name = json.loads(base64.urlsafe_b64decode(page.cursor))
             last = (float(when), str(name))
-        except (ValueError, TypeError):
+        except (ValueError, RecursionError, TypeError):
             raise HttpProblem(404, "cursor: invalid. Use `next` of the previous page.") from None
         items = [item for item in items if sort_key(item) < last]
     part = items[: page.limit]

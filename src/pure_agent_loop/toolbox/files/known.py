@@ -134,7 +134,7 @@ class KnownFiles:
         if owner is None:
             return self._process
         if isinstance(owner, str):
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, RecursionError):
                 rows = json.loads(self._file(owner).read_bytes())
                 return {str(path): str(state) for path, state in rows.items()}
             return {}

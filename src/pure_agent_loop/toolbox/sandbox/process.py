@@ -287,7 +287,7 @@ class _Run:
                 self._init_pidfd = first if _parent_of(pid) == self._pid else self._init_pidfd
                 if self._init_pidfd is None:
                     os.close(first)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return
 
     def _close(self) -> None:
