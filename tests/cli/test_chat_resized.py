@@ -109,6 +109,25 @@ def test_answer_is_printed_once(chat, shape, words, columns):
     leave(screen)
 
 
+def test_live_lines_stand_once_after_the_window_was_narrower_again_and_again(chat):
+    """Each time, tmux scrolls by the rows that it breaks the lines into, and never back."""
+    gate = Gate()
+    screen = chat([deltas("**", *paragraph(WORDS[:40]), gate, "end**\n\nDone.")], columns=88)
+    screen.type("go" + ENTER)
+    screen.until(WORDS[39])
+    for letter in "abcdefgh":
+        for columns in (88, 31):
+            screen.resize(columns, 24)
+            screen.until(lambda screen, told=columns: screen.told == told)
+            screen.type(letter)
+            screen.until(f"> .*{letter * (1 if columns == 88 else 2)}")
+    gate.open()
+    screen.until("Done")
+    until_once(screen, "ask·scripted", ">go", *WORDS[:40])
+    screen.type("\x15")
+    leave(screen)
+
+
 def test_a_question_and_its_diff_stand_once(chat, pal):
     (pal.workspace / "a.txt").write_text("".join(f"line {number}\n" for number in range(9)))
     new = "".join(f"changed {number} " + "with a long end " * 5 + "\n" for number in range(9))

@@ -120,6 +120,15 @@ class TmuxScreen:
     def resize(self, columns: int, rows: int) -> None:
         self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
+    @property
+    def told(self) -> int:
+        """Columns of which tmux has told the program."""
+        tty = os.open(self.tmux("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
+        try:
+            return os.get_terminal_size(tty).columns
+        finally:
+            os.close(tty)
+
     def until(self, wanted: str | Callable[[TmuxScreen], bool]) -> str:
         """Wait until a text, or a state, is on the screen; returns the screen."""
         ends = time.monotonic() + PATIENCE

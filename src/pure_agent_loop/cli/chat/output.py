@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,6 +22,7 @@ _REFLOWING = (
     "KONSOLE_VERSION",
 )
 MIN_COLUMNS, MIN_ROWS = 30, 16  # minimum window in which no live line scrolls out of reach
+UNREPORTED_SECONDS = 0.5  # twice the time for which tmux keeps a new size to itself
 MIN_NEW = 80  # new characters that justify a redraw, which takes about half as many bytes
 TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after these times, fewer characters are enough
 
@@ -131,14 +133,22 @@ def _keep_attributes(output: Vt100_Output) -> None:
     patch(output, set_attributes=set_attributes, reset_attributes=reset_attributes)
 
 
-def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str, str]) -> bool:
+def follow_reflow(
+    renderer: Renderer,
+    output: Vt100_Output,
+    environ: Mapping[str, str],
+    scrolled: Callable[[int], None],
+) -> bool:
     """Let the renderer find the start of its output after a resize has rewrapped the lines.
+
+    Args:
+        scrolled: Function that gets the number of rows by which a resize may have scrolled the screen.
 
     Returns:
         True if the terminal rewraps lines, according to the environment.
     """
     if environ.get("TMUX") or environ.get("TERM", "").startswith(("tmux", "screen")):
-        _walk_back(renderer, output)
+        _walk_back(renderer, output, scrolled)
     elif any(map(environ.get, _REFLOWING)) or environ.get("TERM_PROGRAM", "") not in ("", "xterm"):
         _count_rows(renderer, output)
     else:
@@ -146,13 +156,31 @@ def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str
     return True
 
 
-def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
+def _wrapped_rows(renderer: Renderer, columns: int) -> int:
+    """Return how many rows more the drawn lines above the cursor take in a window of this width."""
+    screen, rows = renderer.last_rendered_screen, range(renderer._cursor_pos.y)
+    cells = [screen.data_buffer[row].items() for row in rows] if screen is not None else []
+    ends = (max((x for x, cell in row if cell.char.strip()), default=0) for row in cells)
+    return sum(end // columns for end in ends)
+
+
+def _walk_back(renderer: Renderer, output: Vt100_Output, scrolled: Callable[[int], None]) -> None:
     """Redraw everything each time, after moving up over wrapped lines at any width.
 
-    tmux rewraps lines up to 250 ms before it reports the new size. In tmux, a backspace in the first column
-    moves to the previous row if both rows belong to one line; elsewhere, without wrapping, it does nothing.
+    tmux rewraps lines up to 250 ms before it reports the new size, and may never report it. In tmux, a
+    backspace in the first column moves to the previous row if both rows belong to one line; elsewhere,
+    without wrapping, it does nothing. Rows that rewrapping adds scroll the screen for good.
     """
-    render = renderer.render
+    erase, render = renderer.erase, renderer.render
+    size, draws = output.get_size(), list[float]()
+
+    def erase_all(leave_alternate_screen: bool = True) -> None:
+        nonlocal size, draws
+        before, size, now = size, output.get_size(), time.monotonic()
+        draws = [*(moment for moment in draws if now - moment < UNREPORTED_SECONDS), now]
+        if size != before:  # each of these draws may have met another width
+            scrolled(len(draws) * _wrapped_rows(renderer, MIN_COLUMNS))
+        erase(leave_alternate_screen)
 
     def walk_up(amount: int) -> None:
         to_start = "\r\b" * output.get_size().rows
@@ -167,7 +195,7 @@ def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
     patch(output, cursor_up=walk_up)
     # Erasing from the first cell of the screen would push the content into the scrollback.
     patch(output, erase_down=lambda: output.write_raw("\x1b[K\x1b[C\x1b[J\r"))
-    patch(renderer, render=redraw)
+    patch(renderer, erase=erase_all, render=redraw)
 
 
 def _count_rows(renderer: Renderer, output: Vt100_Output) -> None:
@@ -179,16 +207,9 @@ def _count_rows(renderer: Renderer, output: Vt100_Output) -> None:
         return last is not None and output.get_size().columns < last.columns
 
     def erase_all(leave_alternate_screen: bool = True) -> None:
-        screen, cursor, columns = renderer._last_screen, renderer._cursor_pos, output.get_size().columns
-        if screen is not None and is_narrower():
-            ends = (
-                max(
-                    (column for column, cell in screen.data_buffer[row].items() if cell.char.strip()),
-                    default=0,
-                )
-                for row in range(cursor.y)
-            )
-            wrapped = sum(end // columns for end in ends) + cursor.x // columns
+        cursor, columns = renderer._cursor_pos, output.get_size().columns
+        if is_narrower():
+            wrapped = _wrapped_rows(renderer, columns) + cursor.x // columns
             renderer._cursor_pos = cursor._replace(y=cursor.y + wrapped)
         erase(leave_alternate_screen)
 

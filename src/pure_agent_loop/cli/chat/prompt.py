@@ -179,7 +179,9 @@ class Prompt:
             style=Style.from_dict(_STYLES),
             enable_page_navigation_bindings=False,
         )
-        self._reflows, self._above = follow_reflow(self.app.renderer, output, os.environ), 0
+        self._above = 0  # rows of printed lines on the screen, at least
+        self._reflows = follow_reflow(self.app.renderer, output, os.environ, self._scroll)
+        self.app.after_render += lambda _: self._scroll(0)
         self.app.key_processor.before_key_press += lambda _: self.attention.key()
         self.app.timeoutlen, self.app.ttimeoutlen = 0.15, 0.2  # the rest of a key may come late (ssh)
 
@@ -212,6 +214,12 @@ class Prompt:
         """
         above = self._above - 1  # rows into which the status line may be pushed
         return (min(self.rows, MIN_ROWS) - _OWN_ROWS, above) if self._reflows else None
+
+    def _scroll(self, rows: int) -> None:
+        """Note that printed lines may have scrolled out of the screen, also to make room for live lines."""
+        screen = self.app.renderer.last_rendered_screen
+        left = self._above if screen is None else min(self._above, self.rows - screen.height)
+        self._above = max(left - rows, 0)
 
     @property
     def is_away(self) -> bool:
