@@ -12,7 +12,7 @@ from typing import Any
 
 from acp import schema
 
-PATIENCE = 20
+PATIENCE = 60
 ANSWERS = {
     "initialize": schema.InitializeResponse,
     "session/new": schema.NewSessionResponse,

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -36,6 +35,7 @@ from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.testing import FakeClock, Gate, ScriptedLLM, ScriptedServer, answer, call, deltas
 from pure_agent_loop.testing.faults import EndEarly, Reset, Silence, status
 from tests.llm.protocols.loops import in_a_loop
+from tests.processes import running
 
 USER = [{"role": "user", "content": "q"}]
 MARKS: list[str] = []
@@ -626,9 +626,8 @@ def test_a_key_that_is_set_after_the_client_is_made_counts_from_the_first_reques
     assert late._key == given._key
 
 
-def start_asking(database, server, limit):
-    words = [sys.executable, "-c", ASK_UNTIL_WAITING, database, server.base_url, str(limit)]
-    return subprocess.Popen(words)
+def asking(database, server, limit):
+    return running([sys.executable, "-c", ASK_UNTIL_WAITING, database, server.base_url, str(limit)])
 
 
 def pass_time(limited, seconds):
@@ -645,8 +644,8 @@ def test_processes_together_stay_within_the_limit(database, store):
     with ScriptedServer(handler=lambda _: "x") as server:
         limited = Limiter(client_of(server, "m"), requests=7, store=store)
         for minute in (1, 2):
-            processes = [start_asking(database, server, 7) for _ in range(2)]
-            assert [process.wait(60) for process in processes] == [0, 0]
+            with asking(database, server, 7) as first, asking(database, server, 7) as second:
+                assert [process.wait(60) for process in (first, second)] == [0, 0]
             assert len(server.requests) == 7 * minute
             pass_time(limited, 61)
 
@@ -655,10 +654,10 @@ def test_a_killed_process_blocks_others_for_a_minute_at_most(database, store):
     gate = Gate("in the middle of a response")
     script = [deltas("half", gate), "whole"]
     with ScriptedServer(script) as server:
-        process = start_asking(database, server, 1)
-        gate.reached.wait()
-        process.kill()
-        process.wait(60)
+        with asking(database, server, 1) as process:
+            gate.reached.wait()
+            process.kill()
+            process.wait(60)
         gate.open()
         limited = Limiter(client_of(server, "m"), requests=1, store=store)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from typing import Literal
 
@@ -132,13 +132,16 @@ def judge_all(
             tell(verdict)
         return verdict
 
+    waiting: list[Future[Verdict]] = []
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(judged, scene) for scene in scenes]
         try:
+            waiting += (pool.submit(judged, scene) for scene in scenes)
             for done in as_completed(waiting):
                 done.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            end_programs()
+            while not all(map(Future.done, waiting)):  # a program may start after others were ended
+                end_programs()
+                wait(waiting, timeout=0.1)
             raise
     return [future.result() for future in waiting]
