@@ -614,7 +614,7 @@ _READERS = ("json.loads", "json.load", "loads_strictly", "loads_exactly", "toml.
 _TOO_DEEP = ("RecursionError", "Exception", "BaseException")
 
 
-def test_who_catches_invalid_json_also_catches_json_that_is_too_deep():
+def test_handlers_of_invalid_json_catch_deeply_nested_json():
     """The standard library raises another error for a text of a hundred thousand brackets."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -109,7 +109,7 @@ def test_answer_is_printed_once(chat, shape, words, columns):
     leave(screen)
 
 
-def test_live_lines_stand_once_after_the_window_was_narrower_again_and_again(chat):
+def test_live_lines_are_shown_once_after_repeated_resizes(chat):
     """Each time, tmux scrolls by the rows that it breaks the lines into, and never back."""
     gate = Gate()
     screen = chat([deltas("**", *paragraph(WORDS[:40]), gate, "end**\n\nDone.")], columns=88)

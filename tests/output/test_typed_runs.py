@@ -51,7 +51,7 @@ def test_the_answer_is_an_object_of_the_type():
     assert (result.content, result.stop_reason) == (OSLO, "completed")
 
 
-def test_brackets_without_end_beside_the_answer_are_text():
+def test_run_with_deeply_nested_text_beside_its_answer_is_corrected():
     oslo = call("final_result", name="Oslo", people=7)
     result = check_result(agent(answer("[" * 100_000, oslo), oslo, tools=[add]).run("x"))
     assert result.output == City("Oslo", 7)

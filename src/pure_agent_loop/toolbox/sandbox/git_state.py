@@ -113,9 +113,8 @@ class GitState:
 
         with suppress(BlockingIOError):
             fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(
-                ValueError, RecursionError
-            ):  # the file is empty, or truncated by a kill before the command started
+            # The file is empty, or truncated by a kill before the command started.
+            with suppress(ValueError, RecursionError):
                 self._set += self._set_aside(*json.loads(self._file.read_bytes()))
                 note_left(self._folder, self._set)
             self._file.write_bytes(b"")
