@@ -35,6 +35,7 @@ from pure_agent_loop.permissions import Permission, Rule
 from pure_agent_loop.runs.run import drive
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tool import Tool
@@ -153,7 +154,7 @@ def _request(request: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
     showing = as_protocol(kit.client, ShowsRequest)
     body = None if showing is None else showing.request_body(*request, stream=True)
     if body is not None:
-        return json.loads(encode_body(body)), True
+        return read_json(encode_body(body)), True
     if isinstance(kit.client, ToolModeClient) and format_of(request.options) is not None:
         # Add what the output mode adds to a request for a typed answer.
         request = Request(*kit.client.shape(*request))

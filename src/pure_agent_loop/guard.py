@@ -31,6 +31,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.parsing import read_json
 
 __all__ = ["GuardedCall", "Knowledge", "Origin", "Origins", "ReadText", "provenance"]
 
@@ -392,8 +393,8 @@ def fields_in(text: str) -> list[tuple[str, Any]]:
     if not text.lstrip().startswith(("{", "[")):
         return []
     try:
-        return [*_fields("", json.loads(text))]
-    except (ValueError, RecursionError):
+        return [*_fields("", read_json(text))]
+    except ValueError:
         return []
 
 

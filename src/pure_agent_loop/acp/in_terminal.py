@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pure_agent_loop.acp.shell import RESULT
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.toolbox.shell.tool import Shell
 
 
@@ -19,7 +20,7 @@ def main(task_json: str) -> int:
     Args:
         task_json: JSON with the `Shell` options, the command, its time limit and the result's folder.
     """
-    task = json.loads(task_json)
+    task = read_json(task_json)
 
     def show(data: bytes) -> None:
         os.write(1, data)

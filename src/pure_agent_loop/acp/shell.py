@@ -17,6 +17,7 @@ from typing import Any
 from pure_agent_loop.acp.host import Editor
 from pure_agent_loop.acp.wire import RpcError
 from pure_agent_loop.support.child import module_argv
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.sandbox.process import Finished
 from pure_agent_loop.toolbox.shell.tool import Shell
@@ -66,8 +67,8 @@ class EditorShell(Shell):
         self._editor.attach(call_id, {"type": "terminal", **terminal})
         try:
             exit_status = await self._editor.terminal("wait_for_exit", **terminal)
-            with suppress(OSError, ValueError, RecursionError, TypeError):
-                return Finished(**json.loads((folder / RESULT).read_bytes()))
+            with suppress(OSError, ValueError, TypeError):
+                return Finished(**read_json((folder / RESULT).read_bytes()))
             return await self._terminal_output(terminal, exit_status)
         except asyncio.CancelledError:
             with suppress(RpcError):

@@ -13,7 +13,7 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.sessions.story import Entry
 from pure_agent_loop.support.explained import failure_lines
 from pure_agent_loop.support.language import user_language, user_text
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 from pure_agent_loop.toolbox import TODO_TOOL
 
 SendUpdate = Callable[[Mapping[str, Any]], Awaitable[None]]

@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.parsing import JsonDecoder, reject_constant
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
@@ -158,8 +159,8 @@ class Peer:
 
     def _handle(self, line: bytes) -> None:
         try:
-            message = json.loads(line, parse_constant=_reject_constant)
-        except (ValueError, RecursionError):
+            message = json.loads(line, cls=JsonDecoder, parse_constant=reject_constant)
+        except ValueError:
             return self._send_error(None, PARSE_ERROR, "Invalid JSON.")
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             return self._send_error(
@@ -239,10 +240,6 @@ class Peer:
 
 def _ignore(_: Mapping[str, Any]) -> None:
     """Ignore an unknown notification."""
-
-
-def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 # -- validation of parameters. Errors name the field -----------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,6 +12,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import checked_choice, in_language
+from pure_agent_loop.support.parsing import read_json
 
 MAX_FILE_BYTES = 64_000
 _HELPFUL = "You help with any request, and say so if you do not know the answer."
@@ -202,7 +202,7 @@ class PersonaConfig:
 
 def _parse_file(data: bytes, suffix: str) -> Any:
     if suffix == ".json":
-        return json.loads(data)
+        return read_json(data)
     if suffix != ".toml":
         raise ConfigError("the file name must end with .toml or .json.")
     if importlib.util.find_spec("tomllib") is None:

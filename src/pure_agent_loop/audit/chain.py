@@ -28,7 +28,7 @@ from pure_agent_loop.support.disk import append_all, make_folder, sync_folder
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.locking import OPEN_FLAGS
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 from pure_agent_loop.support.variables import variable
 
 # -- one line of an audit log: JSON that ends with a hash over all of its bytes --------------------------

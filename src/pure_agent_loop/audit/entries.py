@@ -16,7 +16,8 @@ from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
 from pure_agent_loop.errors import AuditError, ConfigError
 from pure_agent_loop.support.language import checked_choice
-from pure_agent_loop.support.text import PlainForm, parsed_object
+from pure_agent_loop.support.parsing import parsed_object
+from pure_agent_loop.support.text import PlainForm
 
 STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
 _RESULT = re.compile(rb'\{"n":\d+,"time":[-+.e\d]+,"kind":"result","of":(\d+),')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, as_tool
 
@@ -101,8 +101,8 @@ def answer_type(schema_option: str) -> Any:
 
     try:
         is_text = schema_option.lstrip().startswith("{")
-        schema = json.loads(schema_option if is_text else Path(schema_option).expanduser().read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        schema = read_json(schema_option if is_text else Path(schema_option).expanduser().read_bytes())
+    except (OSError, ValueError) as error:
         raise ConfigError(
             notice("cli.schema_unreadable", schema_option=schema_option, error=error)
         ) from error

@@ -14,9 +14,9 @@ from typing import Literal, TextIO
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice, user_text
+from pure_agent_loop.support.parsing import parsed_object
 from pure_agent_loop.support.quoted_paths import unquoted_path
 from pure_agent_loop.support.terminal import is_terminal
-from pure_agent_loop.support.text import parsed_object
 
 MAX_INPUT_BYTES = 4_000_000
 MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # types of files that are sent with a task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pure_agent_loop.kernel.long_results import result_file_in
 from pure_agent_loop.llm.messages import calls_of
 from pure_agent_loop.llm.tokens import estimate_tokens
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.parsing import json_or_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
@@ -27,11 +27,7 @@ _NAMES = re.compile(f"{_URL}|{_PATH}|{_FILE}")
 
 def strings_in(arguments: str) -> list[str]:
     """Return all strings in a call's arguments."""
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return [arguments]
-    return list(_strings(value))
+    return list(_strings(json_or_text(arguments)))
 
 
 def _strings(value: object) -> Iterable[str]:

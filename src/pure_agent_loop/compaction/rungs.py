@@ -22,6 +22,7 @@ from pure_agent_loop.kernel.long_results import result_file_in
 from pure_agent_loop.llm.messages import in_words, is_media, user_message
 from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.parsing import parsed_object
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage, ToolMessage, WireCall
@@ -166,10 +167,7 @@ def _short_call(call: WireCall, limit: int) -> WireCall:
     arguments = call["function"]["arguments"]
     if len(arguments) <= limit:
         return call
-    try:
-        short = json.dumps(_short_value(json.loads(arguments), limit), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        short = "{}"
+    short = json.dumps(_short_value(parsed_object(arguments) or {}, limit), ensure_ascii=False)
     return {**call, "function": {**call["function"], "arguments": short}}
 
 

@@ -8,7 +8,7 @@ from pure_agent_loop.doctor.session import ProbeResponse, ProbeSession
 from pure_agent_loop.doctor.values import Found
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -30,6 +30,7 @@ from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.folders import data_folder, expanded
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import clean_text, safe_str
 from pure_agent_loop.support.variables import DATABASE_VARIABLE
 
@@ -531,7 +532,7 @@ class SharedLimits:
 
         def change(execute: Change) -> _T:
             execute("INSERT INTO @limits VALUES (?, '{}') ON CONFLICT (name) DO NOTHING", key)
-            ledger = json.loads(execute(select, key).fetchone()[0])
+            ledger = read_json(execute(select, key).fetchone()[0])
             # Read the time after locking the row.
             result = work(ledger, time.time() if is_sqlite else execute(_CLOCK).fetchone()[0])
             execute("UPDATE @limits SET ledger = ? WHERE name = ?", json.dumps(ledger), key)
@@ -716,13 +717,13 @@ def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
     outputs: dict[tuple[str, int], str] = {}  # JSON of the newest partial outputs, by attempt and step
     events = []
     for number, line, attempt in rows:
-        plain = json.loads(line)
+        plain = read_json(line)
         if plain["type"] == _PARTIAL.value:
             known = attempt, plain["step"]
             if CHANGE in plain["data"] and known not in outputs:
                 outputs[known] = _output_before(database, run_id, attempt, plain["step"], number)
             outputs[known] = _changed(outputs.get(known, ""), plain["data"])
-            plain["data"] = {"output": json.loads(outputs[known])}
+            plain["data"] = {"output": read_json(outputs[known])}
         events.append(Event.from_dict(plain, int(number)))
     return events
 
@@ -731,7 +732,7 @@ def _output_before(database: Database, run_id: str, attempt: str, step: int, num
     """Return the JSON of the partial output before an event."""
     text = ""
     for (line,) in database.rows(_PARTIALS, run_id, attempt, step, _PARTIAL.value, number):
-        text = _changed(text, json.loads(line)["data"])
+        text = _changed(text, read_json(line)["data"])
     return text
 
 

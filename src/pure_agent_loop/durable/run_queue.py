@@ -34,6 +34,7 @@ from pure_agent_loop.sessions.questions import GivenAnswer, already_answered, au
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import as_text
 
 _INSERT_ANSWER = """
@@ -208,8 +209,8 @@ class RunQueue:
             page = run_ids[start : start + MAX_VALUES]
             query = _VOID_APPROVALS.format(runs=", ".join("?" * len(page)))
             for run_id, call_id, verdict, line in self.database.rows(query, *page):
-                data = json.loads(line)["data"]
-                is_approved = json.loads(verdict).get("behavior") == "allow"
+                data = read_json(line)["data"]
+                is_approved = read_json(verdict).get("behavior") == "allow"
                 if is_approved and data.get("call_id") == call_id and data.get("refused"):
                     void = {"call_id": call_id, "tool": data["tool"], "reason": data["refused"]}
                     known = found.setdefault(run_id, [])
@@ -287,7 +288,7 @@ class RunQueue:
         first, first_by, at = rows[0]
         # If equal, a repeated transaction has read its own first write.
         if (first, first_by, at) != (verdict, *author):
-            raise already_answered(call_id, json.loads(first), first_by, at)
+            raise already_answered(call_id, read_json(first), first_by, at)
         self._resume_if_answered(self.brief(run_id))
 
     def resume_answered(self) -> list[str]:
@@ -329,7 +330,7 @@ class RunQueue:
     def answers(self, run_id: str) -> dict[tuple[int, str], Mapping[str, Any]]:
         """Return the answers and results of a run, by step and call."""
         rows = self.database.rows("SELECT step, call, verdict FROM @answers WHERE run = ?", run_id)
-        answers = {(int(step), str(call)): json.loads(verdict) for step, call, verdict in rows}
+        answers = {(int(step), str(call)): read_json(verdict) for step, call, verdict in rows}
         # Older versions used the call id alone as the key of a result.
         older = {key: value for key, value in answers.items() if "result" in value}
         return {(step, result_key(call)): value for (step, call), value in older.items()} | answers
@@ -338,7 +339,7 @@ class RunQueue:
         """Return people's answers to the questions of a run."""
         given = []
         for call, plain, person, at in self.database.rows(_SELECT_GIVEN, run_id):
-            verdict = json.loads(plain)
+            verdict = read_json(plain)
             if "behavior" in verdict:  # not a result
                 texts = (verdict["behavior"], verdict.get("message", ""), str(person))
                 given.append(GivenAnswer(str(call), *texts, float(at)))

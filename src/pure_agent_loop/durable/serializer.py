@@ -9,6 +9,7 @@ from typing import Any
 
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.lazy import module_of_extra
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 
@@ -46,7 +47,7 @@ def json_serializer() -> Any:
             return json.dumps({"value": to_jsonable(data)}, allow_nan=False)
 
         def deserialize(self, serialized_data: str) -> Any:
-            value = json.loads(serialized_data)
+            value = read_json(serialized_data)
             return _Failure(": ".join(map(str, value["error"]))) if "error" in value else value["value"]
 
         def name(self) -> str:

@@ -14,6 +14,7 @@ from pure_agent_loop.durable.database import Change, Database
 from pure_agent_loop.durable.values import PARKED_QUEUE, WORKFLOW
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import to_jsonable
 
 # The columns have the names that DBOS gives them, so that `RunTable` reads both tables.
@@ -160,8 +161,8 @@ class TableCarrier:
                 row[1],
                 row[2],
                 row[3],
-                json.loads(row[4]),
-                json.loads(row[5] or "null"),
+                read_json(row[4]),
+                read_json(row[5] or "null"),
                 row[6],
                 row[7],
             )
@@ -201,7 +202,7 @@ class TableCarrier:
     def first_run(self, session_id: str) -> tuple[str, Sequence[Any]] | None:
         """Return a session's first queued or interrupted run with its arguments; None if there is none."""
         rows = self._database.rows(_FIRST, session_id)
-        return (str(rows[0][0]), json.loads(rows[0][1])["args"]) if rows else None
+        return (str(rows[0][0]), read_json(rows[0][1])["args"]) if rows else None
 
     def claim(self, run_id: str, executor: str) -> bool:
         """Claim a run for a process; return False if the run was cancelled."""

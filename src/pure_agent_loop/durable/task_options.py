@@ -23,6 +23,7 @@ from pure_agent_loop.runs.options import RUN_OPTIONS
 from pure_agent_loop.runs.settings import UNSET, check_types
 from pure_agent_loop.sessions.run_record import read_prices
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import unexpected_option
 
 MAX_BYTES = 64_000_000  # maximum size of a task's options as JSON, which PostgreSQL and SQLite can store
@@ -93,7 +94,7 @@ def unpack_options(text: str) -> dict[str, Any]:
     Raises:
         ConfigError: The limits are invalid.
     """
-    options: dict[str, Any] = json.loads(text) if text else {}
+    options: dict[str, Any] = read_json(text) if text else {}
     check_types(limits=(limits := options.get("limits"), dict))
     if limits is not None:
         prices = limits.pop("prices", None) or {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,6 +14,7 @@ from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import ResumePoint
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.lazy import module_of_extra
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import as_text
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def read_plain(path: Path) -> dict[str, Any]:
         content = reader(path.read_text(encoding="utf-8"))
     except MissingExtraError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(notice("library.cases_unreadable", path=path, error=error)) from error
     plain = {"cases": content} if isinstance(content, list) else content
     if not isinstance(plain, dict) or not isinstance(plain.get("cases"), list):
@@ -135,13 +135,13 @@ def _yaml(text: str) -> Any:
 
 
 def _lines(text: str) -> list[Any]:
-    return [json.loads(line) for line in text.split("\n") if line.strip()]
+    return [read_json(line) for line in text.split("\n") if line.strip()]
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
     ".yaml": _yaml,
     ".yml": _yaml,
-    ".json": json.loads,
+    ".json": read_json,
     ".jsonl": _lines,
 }
 

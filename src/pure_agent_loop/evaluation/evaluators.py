@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.schema.build import JSONValidator
 from pure_agent_loop.support.checks import is_number, require
 from pure_agent_loop.support.language import model_text, notice, use_messages
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 # A verdict with markup around it, as models write it; "PASS or FAIL" and "not PASS" do not match.
@@ -92,8 +92,8 @@ class Schema:
         """Validate the output."""
         try:
             is_text = isinstance(trial.output, str)
-            self.validator()(json.loads(trial.output) if is_text else trial.output)
-        except (ValueError, RecursionError) as error:
+            self.validator()(read_json(trial.output) if is_text else trial.output)
+        except ValueError as error:
             return {"schema": False, "schema_problem": " ".join(str(error).split())[:500]}
         return {"schema": True}
 
@@ -287,7 +287,7 @@ def _plain(expected: Any) -> Any:
         return to_jsonable(expected)
     try:
         parsed = loads_strictly(expected)
-    except (ValueError, RecursionError):
+    except ValueError:
         return expected.strip()
     is_wrapped = isinstance(parsed, dict) and parsed.keys() == {
         WRAPPER

@@ -21,6 +21,7 @@ from pure_agent_loop.evaluation.identity import PARTS
 from pure_agent_loop.support.disk import write_all
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.locking import try_lock
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import as_text, shorten, to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
@@ -177,7 +178,7 @@ class StoredOutcomes(Sequence[CaseOutcome]):  # noqa: PLW1641 - as unhashable as
         with self._lock:
             self._file.seek(offset)
             line = self._file.readline()
-        return CaseOutcome(**json.loads(line)["outcome"])
+        return CaseOutcome(**read_json(line)["outcome"])
 
 
 def scored(outcomes: Iterable[CaseOutcome]) -> dict[str, Values]:
@@ -381,10 +382,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, int, OutcomeLine]]:
 def _parse(line: bytes) -> OutcomeLine | None:
     """Return the content of a line; None if it is not an outcome."""
     try:
-        plain = json.loads(line)
+        plain = read_json(line)
         entry = OutcomeLine(plain["identity"], plain["name"], plain["about"], CaseOutcome(**plain["outcome"]))
         problem = mistyped(entry, OutcomeLine) or len(entry.identity) != len(PARTS)
-    except (ValueError, RecursionError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
     return None if problem else entry
 

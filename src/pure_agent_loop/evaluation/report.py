@@ -29,6 +29,7 @@ from pure_agent_loop.llm.extra import without_extra
 from pure_agent_loop.llm.messages import SYSTEM_ROLES
 from pure_agent_loop.support.checks import is_whole, require
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.terminal import aligned, one_line
 from pure_agent_loop.support.text import present, shorten, to_jsonable
 from pure_agent_loop.support.typed import mistyped
@@ -324,13 +325,13 @@ def _loaded(path: str | os.PathLike[str]) -> list[tuple[str, EvaluationReport]]:
         if Path(path).suffix == ".jsonl":
             agents = [EvaluationReport(*outcomes) for outcomes in read_outcomes(Path(path))]
             return [(str(report.about.get("model")), report) for report in agents]
-        plain = json.loads(Path(path).read_text(encoding="utf-8"))
+        plain = read_json(Path(path).read_text(encoding="utf-8"))
         reports = [
             (name, EvaluationReport(one["name"], [CaseOutcome(**o) for o in one["outcomes"]], one["about"]))
             for name, one in (plain["reports"] if "reports" in plain else {plain["name"]: plain}).items()
         ]
         problem = mistyped(reports, list[tuple[str, EvaluationReport]])
-    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"
     if problem:
         raise ConfigError(notice("library.not_a_report", path=os.fspath(path), wrong=problem))

@@ -20,7 +20,7 @@ from pure_agent_loop.guard import fields_in, is_handle
 from pure_agent_loop.llm.messages import META, calls_of, is_question, text_of
 from pure_agent_loop.prompts.frames import without_framed
 from pure_agent_loop.support.language import LANGUAGES, model_text, table
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage

@@ -15,6 +15,7 @@ from typing import Any
 
 from pure_agent_loop.llm.values import JsonObject
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import JsonDecoder, TooDeepError
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
 
 PREVIEW_CHARS = 200
@@ -39,7 +40,7 @@ def parse_arguments(raw: object) -> tuple[JsonObject, str | None]:
     try:
         value = _decoded(raw) if isinstance(raw, str) else raw
         _check(value)
-    except RecursionError:
+    except TooDeepError:
         return {}, _reason(model_text("too_deep"), raw)
     except json.JSONDecodeError as error:
         problem = model_text("json_error", error=error, line=error.lineno, column=error.colno)
@@ -62,15 +63,14 @@ def loads_strictly(text: str) -> Any:
     """Parse JSON, but reject NaN, infinities, numbers out of range and duplicate keys.
 
     Raises:
-        ValueError: The text is not valid JSON, or holds a rejected value.
-        RecursionError: The JSON is nested too deeply.
+        ValueError: The text is not valid JSON, holds a rejected value, or is nested too deeply.
     """
     return _strict().decode(text)
 
 
 @cache
-def _strict() -> json.JSONDecoder:
-    return json.JSONDecoder(
+def _strict() -> JsonDecoder:
+    return JsonDecoder(
         strict=False, parse_constant=_reject_constant, parse_float=_finite, object_pairs_hook=_unique
     )
 
@@ -130,7 +130,7 @@ def _check(value: object, depth: int = 0) -> None:
     elif not isinstance(value, (list, tuple)):
         return
     if depth >= MAX_DEPTH:
-        raise RecursionError
+        raise TooDeepError
     for item in value:
         _check(item, depth + 1)
 

@@ -30,10 +30,11 @@ from pure_agent_loop.llm.control_tokens import meant_arguments
 from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.llm.values import JsonObject, ToolCall, ToolCallDelta
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import JsonDecoder
 from pure_agent_loop.support.text import clean_text, shorten
 
 # Accepts raw control characters in strings, which weak models write.
-_LENIENT = json.JSONDecoder(strict=False)
+_LENIENT = JsonDecoder(strict=False)
 Parsed: TypeAlias = "tuple[JsonObject, str | None]"  # the arguments, and the reason for rejecting them
 
 
@@ -63,7 +64,7 @@ def phase_of(text: str) -> Phase:
     except json.JSONDecodeError as error:
         has_no_end = error.pos >= len(text) or error.msg.startswith("Unterminated")
         return Phase.CUT if has_no_end else Phase.UNREADABLE
-    except (ValueError, RecursionError):
+    except ValueError:
         return Phase.UNREADABLE
     return Phase.COMPLETE if is_object else Phase.UNREADABLE
 

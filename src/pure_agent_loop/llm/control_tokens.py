@@ -19,6 +19,7 @@ from functools import lru_cache
 from pure_agent_loop.llm.profiles import CONTROL_TOKENS
 from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import to_jsonable
 
 JOINER = "\u2060"
@@ -118,7 +119,7 @@ class ControlTokens:
             text = json.dumps(to_jsonable(parts), ensure_ascii=False)
         if not self._holds_token(text):
             return
-        messages, tools = json.loads(self.broken(text))
+        messages, tools = read_json(self.broken(text))
         for kept, message in zip(body["messages"], messages, strict=True):
             _restore(message, kept, _MESSAGE_FIELDS)
             for own_call, call in zip(
@@ -194,7 +195,7 @@ class TokenMender:
         if isinstance(arguments, str):
             arguments = self._calls.setdefault(part.index, _RestoredText(self._tokens)).feed(arguments)
         elif type(arguments) is dict:  # an object with duplicate keys is rejected anyway
-            arguments = json.loads(self._tokens.mended(json.dumps(arguments)))
+            arguments = read_json(self._tokens.mended(json.dumps(arguments)))
         return replace(part, name=part.name and self._tokens.mended(part.name), arguments=arguments)
 
 

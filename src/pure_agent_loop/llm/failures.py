@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.addresses import proxy_for
 from pure_agent_loop.llm.waits import Headers, fields_of, named_wait, wait_in_body
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.parsing import json_or_text
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_sentence, safe_str, shorten
 
@@ -75,10 +75,7 @@ class RefusedError(Exception):
         super().__init__(f"status {status}")
         self.status, self.headers = status, headers
         text = content.decode("utf-8", "replace").strip()
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError):
-            data = text
+        data = json_or_text(text)
         self.document: Any = data
         self.body: Any = data.get("error", data) if isinstance(data, Mapping) else data
 

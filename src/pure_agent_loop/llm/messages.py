@@ -27,6 +27,7 @@ from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import JsonFields, JsonObject, ToolCall
 from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 if TYPE_CHECKING:
@@ -534,6 +535,6 @@ def _check_meta(message: Message) -> None:
 def is_json_of(text: object, value: object) -> bool:
     """Return True if `text` is strict JSON of exactly this value."""
     try:
-        return isinstance(text, str) and json.loads(text) == value
-    except (ValueError, RecursionError):
+        return isinstance(text, str) and read_json(text) == value
+    except ValueError:
         return False

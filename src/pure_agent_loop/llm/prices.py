@@ -32,6 +32,7 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import shorten
 
 SHIPPED = Path(__file__).with_name("prices.json")
@@ -208,7 +209,7 @@ def price_list() -> PriceList:
 
 def _checked(path: Path) -> JsonObject:
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = read_json(path.read_text(encoding="utf-8"))
         if isinstance(data, list):
             changed = date.fromtimestamp(path.stat().st_mtime)  # noqa: DTZ012 - the day the user has
             data = reduced(data, "genai-prices", changed.isoformat())
@@ -220,7 +221,6 @@ def _checked(path: Path) -> JsonObject:
         LookupError,
         TypeError,
         ValueError,
-        RecursionError,
         AttributeError,
         re.error,
         ConfigError,

@@ -16,6 +16,7 @@ from typing import Any
 from pure_agent_loop.llm.adapt import DATA_KEYWORDS, NAMED_SCHEMAS
 from pure_agent_loop.llm.messages import calls_of
 from pure_agent_loop.llm.values import Delta, JsonFields, Message, ToolCallDelta
+from pure_agent_loop.support.parsing import read_json
 
 PLAIN_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,63}"  # every server accepts such a name
 _HASH_DIGITS = 8
@@ -72,7 +73,7 @@ class PropertyNames:
         return {**message, "tool_calls": calls} if calls else message
 
     def _in_call(self, call: JsonFields) -> JsonFields:
-        arguments = json.loads(call["function"]["arguments"] or "{}")
+        arguments = read_json(call["function"]["arguments"] or "{}")
         if (sent := renamed(arguments, self._sent)) == arguments:
             return call
         return {**call, "function": {**call["function"], "arguments": json.dumps(sent, ensure_ascii=False)}}

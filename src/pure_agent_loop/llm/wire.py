@@ -17,6 +17,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
 from pure_agent_loop.llm.bounds import MAX_PART_BYTES, check_size
 from pure_agent_loop.llm.values import JsonFields
+from pure_agent_loop.support.parsing import JsonDecoder
 from pure_agent_loop.support.text import safe_str, shorten
 
 BOM = b"\xef\xbb\xbf"
@@ -127,8 +128,8 @@ def _parse(payload: bytes) -> Any:
             pass
     text = payload.removeprefix(BOM).decode("utf-8", "replace")
     try:
-        return json.loads(text, strict=False, object_pairs_hook=keep_doubles)
-    except (ValueError, RecursionError) as error:
+        return json.loads(text, cls=JsonDecoder, strict=False, object_pairs_hook=keep_doubles)
+    except ValueError as error:
         raise unreadable("invalid JSON", payload) from error
 
 

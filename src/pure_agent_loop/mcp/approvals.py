@@ -10,7 +10,7 @@ from typing import Any
 
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import change_file
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 
 
 def digest_of(tool: Any) -> str:

@@ -15,6 +15,7 @@ from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import change_file
+from pure_agent_loop.support.parsing import read_json
 
 MAX_BYTES = 256 * 1024
 _TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
@@ -40,8 +41,8 @@ def server_tables(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
         ConfigError: The file does not have the form of ``mcp.json``.
     """
     try:
-        document = json.loads(data[: MAX_BYTES + 1].decode("utf-8-sig"))
-    except (ValueError, RecursionError):
+        document = read_json(data[: MAX_BYTES + 1].decode("utf-8-sig"))
+    except ValueError:
         raise ConfigError(notice("library.mcp_not_json", shown=shown, max_bytes=MAX_BYTES)) from None
     servers = (
         document.get("mcpServers", document.get("servers"))
@@ -150,7 +151,7 @@ def change_user_servers(change: Callable[[dict[str, dict[str, Any]]], None]) -> 
     user_servers()  # never overwrite an unreadable file
 
     def changed(old: bytes) -> bytes:
-        document = json.loads(old) if path.exists() and old.strip() else {}
+        document = read_json(old) if path.exists() and old.strip() else {}
         change(document.setdefault("mcpServers", {}))
         return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
 

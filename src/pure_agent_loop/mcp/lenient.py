@@ -15,6 +15,7 @@ from typing import Any
 
 from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import JsonDecoder
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text
 
@@ -56,8 +57,10 @@ def repaired(data: bytes) -> bytes:
         jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValueError:
         try:
-            message = json.loads(_shallow(data).decode("utf-8", "replace"), parse_int=_whole, strict=False)
-        except (ValueError, RecursionError):
+            message = json.loads(
+                _shallow(data).decode("utf-8", "replace"), cls=JsonDecoder, parse_int=_whole, strict=False
+            )
+        except ValueError:
             return data
         if isinstance(message, dict):
             if "result" in message and not isinstance(message["result"], dict):

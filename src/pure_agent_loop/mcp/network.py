@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -19,6 +18,7 @@ from pure_agent_loop.mcp.lenient import repaired
 from pure_agent_loop.mcp.pipes import CloseReason, TooLargeError
 from pure_agent_loop.mcp.settings import MAX_BYTES, ServerSettings
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import read_json
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0  # seconds without data; calls have their own deadlines
@@ -101,8 +101,8 @@ async def _rejects_session(response: Any, is_in_url: bool) -> bool:
     if status == 400:
         return b"session" in body.lower()
     try:
-        code = json.loads(body)["error"]["code"]
-    except (ValueError, LookupError, TypeError, RecursionError):
+        code = read_json(body)["error"]["code"]
+    except (ValueError, LookupError, TypeError):
         return True
     return bool(code != METHOD_NOT_FOUND)  # that code means that the method is missing, not the session
 

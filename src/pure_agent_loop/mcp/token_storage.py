@@ -16,7 +16,7 @@ from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.locking import change_file
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 SERVICE = "pure-agent-loop mcp"  # service name of the key-ring entries

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.tool_modes.typed_answers import FINAL_RESULT
 from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.support.parsing import JsonDecoder
 
 WRAPPER = "response"  # key under which a value that is not an object is wrapped
 MAX_STARTS = 50
 _START = re.compile(r"[\[{]")
-_DECODER = json.JSONDecoder()
+_DECODER = JsonDecoder()
 
 
 def json_values(text: str) -> list[Any]:
     """Return the JSON values in a string: the whole string, else its objects and lists, last one first."""
     try:
         return [loads_strictly(text)]
-    except (ValueError, RecursionError):
+    except ValueError:
         return [*reversed(_embedded(text))]
 
 
@@ -33,7 +33,7 @@ def _embedded(text: str) -> list[Any]:
         try:
             _, position = _DECODER.raw_decode(text, start.start())
             values.append(loads_strictly(text[start.start() : position]))
-        except (ValueError, RecursionError):
+        except ValueError:
             position = max(position, start.end())
     return values
 

@@ -30,6 +30,7 @@ from pure_agent_loop.sessions.questions import answer_question, give_result
 from pure_agent_loop.support.checks import require
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import unexpected_option
 from pure_agent_loop.tool_context import run_moves
 
@@ -285,7 +286,7 @@ class SessionHandlers:
         key = f"{status['run']}/{waits[call_id]['step']}/{call_id}"
         sent = {"awakeable": waits[call_id]["awakeable"], "given": given}
         call = context.generic_call(f"{self._name}Question", "answer", json.dumps(sent).encode(), key)
-        reply: dict[str, Any] = json.loads(await call)
+        reply: dict[str, Any] = read_json(await call)
         return reply
 
     async def cancel(self, context: Any) -> dict[str, Any]:

@@ -338,6 +338,6 @@ def _from_text(text: str) -> Any:
     """Parse a string as a JSON list or object; return it unchanged if it is neither."""
     try:
         value = loads_strictly(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text
     return value if isinstance(value, (list, dict)) else text

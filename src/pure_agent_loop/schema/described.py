@@ -92,7 +92,7 @@ def _mismatches(schema: Any, value: Any, place: tuple[Any, ...] = ()) -> Iterato
 
 def _read(schema: Any, value: Any) -> Any:
     if isinstance(value, str) and any(_mismatches(schema, value)):
-        with suppress(ValueError, RecursionError):
+        with suppress(ValueError):
             read = loads_strictly(value)
             return value if any(_mismatches(schema, read)) else read
     return value

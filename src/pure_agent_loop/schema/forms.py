@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pure_agent_loop.support import globs
+from pure_agent_loop.support.parsing import json_or_text
 from pure_agent_loop.support.quoted_paths import unquoted_path
 
 _TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
@@ -91,9 +92,7 @@ def _taken(value: Any, schema: object) -> Any:
         with suppress(ValueError, OverflowError):
             number = float(word)
             return int(number) if number.is_integer() else number
-    with suppress(ValueError, RecursionError):
-        return json.loads(value)
-    return value
+    return json_or_text(value)
 
 
 def paths_of(root: str, path: object) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pure_agent_loop.events import VERSION, Event, EventType
 from pure_agent_loop.media import File, Image
+from pure_agent_loop.support.parsing import read_json
 
 RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
 QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
@@ -108,7 +109,7 @@ class ChannelEntry:
         Raises:
             ValueError, KeyError, TypeError: The line is malformed.
         """
-        fields = json.loads(line)
+        fields = read_json(line)
         number, run = int(fields.pop("n")), str(fields.pop("run"))
         if not fields.keys() >= _KEYS:
             raise ValueError("a key is missing")

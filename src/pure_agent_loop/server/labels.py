@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from pure_agent_loop.support.folders import server_folder
+from pure_agent_loop.support.parsing import read_json
 
 LABELS = ("folder", "title", "pin", "version")
 VERSION = "version"  # kind of the label that names a version's origin: ``STEP PARENT``
@@ -20,8 +20,8 @@ def read_labels(lines: Iterable[bytes]) -> dict[str, dict[str, str]]:
     for line in lines:
         if line.startswith(_HEADS):
             # A line is incomplete if the process was killed while writing.
-            with suppress(ValueError, RecursionError, TypeError):
-                ((kind, (session, text)),) = json.loads(line).items()
+            with suppress(ValueError, TypeError):
+                ((kind, (session, text)),) = read_json(line).items()
                 labels[kind][session] = text
     return {kind: {name: text for name, text in of.items() if text} for kind, of in labels.items()}
 

@@ -13,7 +13,6 @@ import base64
 import contextlib
 import hashlib
 import hmac
-import json
 import logging
 import os
 import re
@@ -29,6 +28,7 @@ from pure_agent_loop.errors import (
 )
 from pure_agent_loop.support.folders import file_stamp, private_folder
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop.server")
@@ -103,8 +103,8 @@ def read_people(path: str | os.PathLike[str]) -> list[Person]:
         ConfigError: The file cannot be read, or an entry is invalid.
     """
     try:
-        table = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        table = read_json(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(notice("library.users_unreadable", path=path, error=error)) from error
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
         raise ConfigError(notice("library.users_object", path=path))

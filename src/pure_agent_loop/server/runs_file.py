@@ -28,6 +28,7 @@ from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock, write_whole
+from pure_agent_loop.support.parsing import read_json
 
 MAX_ENDED = 5_000
 WORKING = ("pending", "running")
@@ -137,12 +138,12 @@ class RunsFile:
         runs: dict[str, RunInfo] = {}
         for line in lines:
             try:
-                fields = json.loads(line)
+                fields = read_json(line)
                 if "used" in fields:
                     self._add_totals(*fields["used"])
                     continue
                 info = RunInfo(**fields)
-            except (ValueError, RecursionError, TypeError):
+            except (ValueError, TypeError):
                 continue  # a label, or incomplete: the process was killed while writing
             runs.pop(info.id, None)
             runs[info.id] = info
@@ -189,7 +190,7 @@ class RunsFile:
     def media_of(self, info: RunInfo) -> list[Any]:
         """Return the saved media of a run's task."""
         path = self._media(info)
-        return list(json.loads(path.read_bytes())) if path.exists() else []
+        return list(read_json(path.read_bytes())) if path.exists() else []
 
     def drop_media(self, info: RunInfo) -> None:
         """Delete the saved media of a run."""

@@ -12,9 +12,10 @@ from typing import Any
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import Entry, Story, read_story, without_files
 from pure_agent_loop.support.explained import failure_lines
+from pure_agent_loop.support.parsing import parsed_object
 from pure_agent_loop.support.prose import fenced, prose_to_html, prose_to_markdown
 from pure_agent_loop.support.terminal import one_line, safe_text
-from pure_agent_loop.support.text import counted, parsed_object
+from pure_agent_loop.support.text import counted
 
 _FOLDED = ("call", "result", "thinking", "notice")
 _MAX_TITLE = 80  # characters

@@ -13,6 +13,7 @@ from pure_agent_loop.kernel.journal import Checkpointed, MemoryJournal
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.sessions.resume import unknown_outcome
 from pure_agent_loop.sessions.transcript import encode, read_effect
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.secrets.redaction import Redactor
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class KeyJournal(MemoryJournal):
             SessionReadError: The record is invalid.
         """
         if key in self._records:
-            return cast("T", read_effect(key, *json.loads(self._records[key])))
+            return cast("T", read_effect(key, *read_json(self._records[key])))
         if about is not None:
             intent = self._intent(key)
             is_cut = intent is not None and intent["attempt"] != self._attempt
@@ -72,7 +73,7 @@ class KeyJournal(MemoryJournal):
         """Take due messages from the inbox and record them, or return the recorded ones."""
         key, self._taken = f"inbox:{self._taken}", self._taken + 1
         if key in self._records:
-            return cast("list[Incoming]", read_effect(key, *json.loads(self._records[key])))
+            return cast("list[Incoming]", read_effect(key, *read_json(self._records[key])))
         incoming = inbox.take(at_end=at_end)
         return self._record(key, incoming) if incoming else incoming
 
@@ -84,7 +85,7 @@ class KeyJournal(MemoryJournal):
         """
         if not self._is_checked:
             task = state.to_dict()["task"]
-            recorded = json.loads(self._records.get(_TASK, json.dumps(task)))
+            recorded = read_json(self._records.get(_TASK, json.dumps(task)))
             if recorded != task:
                 raise ConfigError(
                     f"journal has the records of another task: {recorded!r:.80}. Use a new one."
@@ -94,7 +95,7 @@ class KeyJournal(MemoryJournal):
 
     def _intent(self, key: str) -> Mapping[str, Any] | None:
         text = self._records.get(f"intent:{key}")
-        return None if text is None else cast("Mapping[str, Any]", json.loads(text))
+        return None if text is None else cast("Mapping[str, Any]", read_json(text))
 
     def _record(self, key: str, value: T) -> T:
         self._write(key, encode(value))

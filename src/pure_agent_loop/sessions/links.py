@@ -19,6 +19,7 @@ from pure_agent_loop.support.account import account
 from pure_agent_loop.support.folders import private_folder, server_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
+from pure_agent_loop.support.parsing import read_json
 
 MAX_LINK_DAYS = 365
 DAY = 86_400.0  # seconds
@@ -141,7 +142,7 @@ class LinkFolder:
         return self._folder / f"{digest}{_SUFFIX}"
 
     def _read(self, path: Path) -> tuple[SharedLink, bytes] | None:
-        with contextlib.suppress(OSError, ValueError, RecursionError, TypeError):
+        with contextlib.suppress(OSError, ValueError, TypeError):
             head, _, document = path.read_bytes().partition(b"\n")
-            return SharedLink(**json.loads(head)), document
+            return SharedLink(**read_json(head)), document
         return None

@@ -19,7 +19,7 @@ from pure_agent_loop.snapshots.values import (
 )
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 
 Record = dict[str, Any]
 

@@ -30,6 +30,7 @@ from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import take_lock
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
@@ -200,7 +201,7 @@ class Store:
         if code:
             raise ObjectsMissingError(notice("library.snapshot_gone"))
         listing = await self._check_git("ls-tree", "-r", "-z", "--full-tree", REFS + name)
-        return _parse_manifest(listing, json.loads(commit.partition(b"\n\n")[2]))
+        return _parse_manifest(listing, read_json(commit.partition(b"\n\n")[2]))
 
     @contextlib.asynccontextmanager
     async def contents(self, ids: Iterable[str]) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -33,6 +33,7 @@ from pure_agent_loop.snapshots.values import (
 from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.quoted_paths import quoted_path
 from pure_agent_loop.support.threads import in_thread
 
@@ -218,9 +219,9 @@ class SnapshotTaker:
 
 def _load(path: Path) -> dict[str, KnownFile]:
     try:
-        rows = json.loads(path.read_bytes())
+        rows = read_json(path.read_bytes())
         return {row[0]: KnownFile((row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows}
-    except (OSError, ValueError, RecursionError, TypeError, IndexError):
+    except (OSError, ValueError, TypeError, IndexError):
         return {}
 
 

@@ -23,6 +23,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionWrite
 from pure_agent_loop.events import TaskState
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import SessionLock, is_locked, take_lock, write_whole
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import PlainForm, safe_str
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class TaskStore:
         """
         try:
             record = self._read(task_id)
-        except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, AttributeError, TypeError) as error:
             raise TaskNotFoundError(f"Task {task_id!r} not found in {self.folder}.") from error
         if record.state in ("pending", "running", "backgrounded") and not self.is_running(task_id):
             with contextlib.suppress(OSError, ValueError):  # the task may have ended between the two checks
@@ -226,7 +227,7 @@ class TaskStore:
         return record
 
     def _read(self, task_id: str) -> TaskRecord:
-        record = TaskRecord.from_dict(json.loads(self._path(task_id, "json").read_text(encoding="utf-8")))
+        record = TaskRecord.from_dict(read_json(self._path(task_id, "json").read_text(encoding="utf-8")))
         if record.id != task_id:
             raise ConfigError(f"Invalid record of task {task_id}: id={record.id!r:.40}.")
         return record

@@ -7,7 +7,6 @@ So no command in a message may name the package alone, which would install the o
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from pure_agent_loop.support.child import PYTHON, find_program
+from pure_agent_loop.support.parsing import read_json
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -49,7 +49,7 @@ def install_command(extra: str) -> str:
     """
     ours = _own_distribution()
     recorded = ours.read_text("direct_url.json") if ours else None
-    source = _source(json.loads(recorded), extra) if recorded else []
+    source = _source(read_json(recorded), extra) if recorded else []
     by_uv = ours is not None and (ours.read_text("INSTALLER") or "").strip() == "uv"
     python = _python()
     tool = ["uv", "pip", "install", "--python", python] if by_uv else [python, "-m", "pip", "install"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from pure_agent_loop.errors import SessionLockedError
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 
 OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
@@ -207,11 +208,11 @@ def _locked(session_id: str, handle: int) -> SessionLockedError:
 def _read_holder(handle: int) -> tuple[int | None, str, float | None]:
     try:
         os.lseek(handle, 0, os.SEEK_SET)
-        holder: Any = json.loads(os.read(handle, 1_000))
+        holder: Any = read_json(os.read(handle, 1_000))
         pid, since = int(holder["pid"]), float(holder["since"])
         time.gmtime(since)
         return pid, str(holder["host"]), since
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
         return None, "", None
 
 

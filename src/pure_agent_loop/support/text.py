@@ -57,15 +57,6 @@ def shorten(text: str, limit: int) -> str:
     )
 
 
-def parsed_object(text: str | bytes) -> dict[str, Any] | None:
-    """Return the object that a JSON text contains, or None if it contains none."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 class PlainForm:
     """Base of dataclasses whose fields are plain values, or dataclasses of these."""
 

@@ -20,6 +20,7 @@ from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest
 from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.terminal import excerpt, one_line
 from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
@@ -298,8 +299,8 @@ class PermissionPrompt:
         args: Any = {**question.args, "command": line}
         if question.tool != "shell":
             try:
-                args = json.loads(line)
-            except (ValueError, RecursionError) as error:
+                args = read_json(line)
+            except ValueError as error:
                 args = str(error)
         if not isinstance(args, dict) or not line.strip():
             self._notify(user_text("chat.no_call", why=args if isinstance(args, str) else "{...}"), "error")

@@ -28,8 +28,8 @@ from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
 from pure_agent_loop.runs import Embedded, protocol_of, show_url
 from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.parsing import parsed_object
 from pure_agent_loop.support.terminal import aligned
-from pure_agent_loop.support.text import parsed_object
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState

@@ -30,11 +30,9 @@ where a narrower window rewraps the lines: those that matter most get the width,
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -62,6 +60,7 @@ from pure_agent_loop.permissions import EDIT_TOOLS
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.language import LANGUAGES, in_language, notice
+from pure_agent_loop.support.parsing import json_or_text
 from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.support.text import as_sentence
 from pure_agent_loop.toolbox import TODO_TOOL
@@ -212,7 +211,7 @@ class TranscriptView:
                 return before + self.feed(event(kind, content=entry.text, seconds=entry.seconds))
             case "call":
                 return self.feed(
-                    event(EventType.ACTION, **about, args=_arguments(entry.text), title=entry.title)
+                    event(EventType.ACTION, **about, args=json_or_text(entry.text), title=entry.title)
                 )
             case "result":
                 return self._recorded_result(entry, event, about)
@@ -808,12 +807,6 @@ _HANDLERS: Mapping[EventType, Callable[[TranscriptView, Event], str]] = {
 
 def _recorded(entry: Entry, kind: EventType, /, **data: Any) -> Event:
     return Event(kind, entry.step, data, entry.time)
-
-
-def _arguments(text: str) -> Any:
-    with suppress(ValueError, RecursionError):
-        return json.loads(text)
-    return text
 
 
 def positive(name: str, value: int) -> int:

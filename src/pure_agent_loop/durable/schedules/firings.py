@@ -7,7 +7,6 @@ row's state is made by the first available worker, so that a worker may die betw
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from pure_agent_loop.media import ImageError
 from pure_agent_loop.sessions.cost import SCHEDULE
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import safe_str
 
 MAX_ENDED = 100  # number of ended firings to keep per schedule
@@ -284,7 +284,7 @@ def _fire(
 def _load_schedule(name: str, spec: str) -> Schedule | None:
     """Load a schedule; return None if this machine lacks the time zone, which another machine may have."""
     try:
-        return Schedule.from_dict(json.loads(spec))
+        return Schedule.from_dict(read_json(spec))
     except PureAgentLoopError as error:
         LOG.warning("Schedule %s cannot be used here: %s", name, error)
         return None

@@ -14,6 +14,7 @@ from pure_agent_loop.durable.schedules.firings import PendingDelivery
 from pure_agent_loop.durable.values import is_of_this_host
 from pure_agent_loop.support.disk import flush_to_disk, write_all
 from pure_agent_loop.support.locking import lock_within, write_whole
+from pure_agent_loop.support.parsing import read_json
 
 MAX_OUTPUT_BYTES = 4_000
 MAX_WAIT = 300.0
@@ -94,7 +95,7 @@ def after_death(pending: PendingDelivery, owner: str) -> DeliveryOutcome:
         return DeliveryOutcome("unknown", f"worker {owner} died while it wrote its file {delivery.target}")
     try:
         is_written = _is_written(
-            Path(delivery.target), int(json.loads(pending.detail)["offset"]), encode_entry(pending)
+            Path(delivery.target), int(read_json(pending.detail)["offset"]), encode_entry(pending)
         )
     except OSError as error:
         return retry_or_fail(pending, f"{delivery.target}: {error.strerror or error}")

@@ -17,6 +17,7 @@ from pure_agent_loop.durable.values import FIRED, DurableNotFoundError
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.parsing import read_json
 
 _ALL = "SELECT name, spec, enabled, anchor, next_at, revision FROM @schedules"
 _ADD = "INSERT INTO @schedules (name, spec, enabled, anchor, next_at, revision) VALUES (?, ?, ?, ?, ?, 0)"
@@ -197,7 +198,7 @@ class Schedules:
 
     def _info(self, row: tuple[Any, ...]) -> ScheduleInfo:
         name, spec, enabled, anchor, next_at, revision = row
-        schedule = Schedule.from_dict({**json.loads(spec), "enabled": bool(enabled)})
+        schedule = Schedule.from_dict({**read_json(spec), "enabled": bool(enabled)})
         last = self.runs(name, 1)
         return ScheduleInfo(
             schedule,

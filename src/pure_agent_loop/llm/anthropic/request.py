@@ -32,6 +32,7 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default, LearnedLimit
 from pure_agent_loop.llm.values import JsonFields, JsonObject, Options, Tools, get
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import present
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
@@ -542,7 +543,7 @@ class _Turns:
 
     def _call(self, call: JsonFields) -> JsonObject:
         function = call["function"]
-        arguments = json.loads(function["arguments"] or "{}")
+        arguments = read_json(function["arguments"] or "{}")
         return {"type": "tool_use", "id": self._id(call["id"]), "name": function["name"], "input": arguments}
 
     def _id(self, call_id: str) -> str:

@@ -22,7 +22,7 @@ from pure_agent_loop.llm.values import (
     count_of,
     sum_of,
 )
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 
 # HTTP statuses of the error types, for errors inside a stream.
 _STATUSES = {

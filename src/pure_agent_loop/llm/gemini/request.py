@@ -8,7 +8,6 @@ https://ai.google.dev/gemini-api/docs/thought-signatures.
 
 from __future__ import annotations
 
-import json
 import mimetypes
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import present
 
 PARTS = "gemini_parts"  # field of an assistant message: all parts of the response, unchanged
@@ -371,7 +371,7 @@ def _call(call: JsonFields) -> JsonObject:
     return {
         "id": call["id"],
         "name": function["name"],
-        "args": json.loads(function["arguments"] or "{}"),
+        "args": read_json(function["arguments"] or "{}"),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import urllib.parse
 from abc import ABC, abstractmethod
@@ -23,6 +22,7 @@ from pure_agent_loop.llm.http.bodies import CODINGS, read_whole
 from pure_agent_loop.llm.values import JsonFields, Options
 from pure_agent_loop.llm.waits import Headers
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.secrets.redaction import shown_url
 
 # The SDK's defaults, so that all transports behave alike.
@@ -176,7 +176,7 @@ class PlainTransport(ABC):
         try:
             if status != 200:
                 raise await refusal(status, answer)
-            return json.loads(await read_whole(answer.read, "response", MAX_PART_BYTES))
+            return read_json(await read_whole(answer.read, "response", MAX_PART_BYTES))
         finally:
             await answer.aclose()
 

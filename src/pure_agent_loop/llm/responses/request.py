@@ -23,6 +23,7 @@ from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.llm.values import JsonFields, JsonObject, Options
 from pure_agent_loop.media import by_bytes, part_words
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import json_or_text
 
 ITEMS = "response_items"  # field of an assistant message: all items of the response, unchanged
 RESPONSE_ID = "response_id"  # field of an assistant message: id of the stored response
@@ -107,16 +108,9 @@ def add_to_digest(digest: Any, message: Message) -> None:
     if message["role"] == "assistant":
         content = plain_text(content).strip()
     functions = [(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
-    calls = [(number, f["name"], _parsed(f["arguments"])) for number, f in functions]
+    calls = [(number, f["name"], json_or_text(f["arguments"] or "{}")) for number, f in functions]
     said = [message["role"], content, calls, message.get("tool_call_id")]
     digest.update(json.dumps(said, sort_keys=True).encode() + b"\n")
-
-
-def _parsed(arguments: str) -> Any:
-    try:
-        return json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +375,7 @@ def _call(call: JsonFields, is_custom: bool) -> JsonObject:
 
 def _only_text(call: JsonFields) -> str | None:
     """Return the only argument of a call, if it is a string."""
-    arguments = _parsed(call["function"]["arguments"])
+    arguments = json_or_text(call["function"]["arguments"] or "{}")
     values = list(arguments.values()) if isinstance(arguments, dict) else []
     return values[0] if len(values) == 1 and isinstance(values[0], str) else None
 

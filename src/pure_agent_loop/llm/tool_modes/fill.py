@@ -176,7 +176,7 @@ async def _ask(
         return None, text
     try:
         value = loads_strictly(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None, text
     calls = [call for call in (value if isinstance(value, list) else [value]) if isinstance(call, dict)]
     distinct = [call for number, call in enumerate(calls) if call not in calls[:number]]

@@ -27,6 +27,7 @@ from pure_agent_loop.llm.tool_modes.recover import (
 )
 from pure_agent_loop.llm.values import Delta, JsonFields, JsonObject, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.parsing import read_json
 
 FINAL = "final_answer"
 ANSWER = "answer"
@@ -116,8 +117,8 @@ def _action_text(tool: str, arguments: object) -> str:
 
 def _parsed(arguments: object) -> Any:
     try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
+        return read_json(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
         return {}
 
 
@@ -207,7 +208,7 @@ class JsonReader:
     def _as_actions(self, text: str) -> list[tuple[str, Any]] | None:
         try:
             items = items_in(_unwrapped(loads_strictly(text)))
-        except (ValueError, RecursionError):
+        except ValueError:
             return None
         named = [self._as_action(item) for item in items]
         actions = [action for action in named if action is not None]

@@ -477,7 +477,7 @@ class _CallReader:
             return self._pending()
         try:
             items = items_in(loads_strictly(self._text[start:end]))
-        except (ValueError, RecursionError):
+        except ValueError:
             return None
         calls = [self._call_of(item) for item in items]
         good = tuple(call for call in calls if call is not None)
@@ -663,7 +663,7 @@ def value_in_line(text: str) -> Any:
     """Return a value that is written as JSON or as text, optionally in quotes."""
     try:
         return loads_strictly(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text.strip("\"'`")
 
 
@@ -677,5 +677,5 @@ def _typed(text: str, schema: object) -> Any:
         return text
     try:
         return loads_strictly(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text

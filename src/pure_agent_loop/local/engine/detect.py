@@ -10,7 +10,7 @@ from pure_agent_loop.local.engine.leases import HOST
 from pure_agent_loop.local.engine.owner import owner_of
 from pure_agent_loop.support.clock import within
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 
 KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
 TIMEOUT_SECONDS = 0.3

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pure_agent_loop.support.locking import write_whole
+from pure_agent_loop.support.parsing import read_json
 
 HOST = "127.0.0.1"
 LINE_LIMIT = 200
@@ -59,8 +60,8 @@ def write_state(path: Path, state: State) -> None:
 def read_state(path: Path) -> State | None:
     """Return the state in a file, or None if it is missing or invalid."""
     try:
-        return State(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError, TypeError):
+        return State(**read_json(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
         return None
 
 

@@ -21,7 +21,7 @@ from pure_agent_loop.support.child import NETWORK, child_environment, find_progr
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import file_lock, write_whole
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object, read_json
 
 if TYPE_CHECKING:
     import urllib.error
@@ -533,10 +533,10 @@ def _record(address: str, sha256: str) -> None:
 
 def _read() -> dict[str, Any]:
     try:
-        value = json.loads(_settings_file().read_text(encoding="utf-8"))
+        value = read_json(_settings_file().read_text(encoding="utf-8"))
     except OSError:  # the file is missing or not readable
         return {}
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(
             notice("library.models_json", settings_file=_settings_file(), error=error)
         ) from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hmac
-import json
 import os
 import secrets
 import selectors
@@ -33,6 +32,7 @@ from pure_agent_loop.local.engine.leases import (
     write_state,
 )
 from pure_agent_loop.support.locking import file_lock
+from pure_agent_loop.support.parsing import read_json
 
 _START_GRACE = 20.0
 
@@ -98,16 +98,16 @@ def _count_parameters(url: str, key: str) -> int:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(request, timeout=ANSWER_SECONDS) as answer:
-            return int(json.load(answer)["data"][0]["meta"]["n_params"])
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+            return int(read_json(answer.read())["data"][0]["meta"]["n_params"])
+    except (OSError, ValueError, LookupError, TypeError):
         return 0
 
 
 def _remove_state(path: Path, key: str) -> None:
     """Delete this server's state file, unless a newer server has replaced it."""
     # The start lock prevents a new file from being written meanwhile.
-    with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError, RecursionError):
-        if json.loads(path.read_text(encoding="utf-8"))["key"] == key:
+    with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError):
+        if read_json(path.read_text(encoding="utf-8"))["key"] == key:
             path.unlink()
 
 

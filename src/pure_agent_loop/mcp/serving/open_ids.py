@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from typing_extensions import Self
 
-from pure_agent_loop.support.text import parsed_object
+from pure_agent_loop.support.parsing import parsed_object
 
 NO_JSON, NO_REQUEST = -32700, -32600
 _FIRST = "The first request must be 'initialize', or a request of the 2026 protocol with its _meta."

@@ -119,8 +119,6 @@ def read_json(data: bytes | str) -> Any:
     """
     try:
         return loads_strictly(data if isinstance(data, str) else data.decode("utf-8-sig"))
-    except RecursionError:
-        raise HttpProblem(400, "Invalid JSON: nested too deeply.") from None
     except ValueError as error:
         raise HttpProblem(400, f"Invalid JSON: {error}"[:200]) from None
 

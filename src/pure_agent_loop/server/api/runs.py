@@ -15,6 +15,7 @@ from pure_agent_loop.server.api import actions, models
 from pure_agent_loop.server.api.operation import ApiRequest, Operation, action_handler
 from pure_agent_loop.server.hub import WAITS
 from pure_agent_loop.server.problems import HttpProblem
+from pure_agent_loop.support.parsing import read_json
 
 T = TypeVar("T")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
@@ -31,9 +32,9 @@ def paginate(
     """
     if page.cursor is not None:
         try:
-            when, name = json.loads(base64.urlsafe_b64decode(page.cursor))
+            when, name = read_json(base64.urlsafe_b64decode(page.cursor))
             last = (float(when), str(name))
-        except (ValueError, RecursionError, TypeError):
+        except (ValueError, TypeError):
             raise HttpProblem(404, "cursor: invalid. Use `next` of the previous page.") from None
         items = [item for item in items if sort_key(item) < last]
     part = items[: page.limit]

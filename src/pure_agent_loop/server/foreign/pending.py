@@ -18,6 +18,7 @@ from typing import Any
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.server.foreign.run_request import RunRequest
 from pure_agent_loop.server.people import Person
+from pure_agent_loop.support.parsing import read_json
 
 EXPIRY_SECONDS = 3_600.0
 MAX_BYTES = 64 << 20
@@ -65,7 +66,7 @@ class PendingCalls:
             return None
         if any(message["role"] not in ("assistant", "tool") for message in request.messages[saved.count :]):
             return None
-        state = QueryState.from_dict(json.loads(zlib.decompress(saved.state)))
+        state = QueryState.from_dict(read_json(zlib.decompress(saved.state)))
         for caller_id, own_id in saved.calls.items():
             state.give_result(own_id, results[caller_id])
         return state.to_dict()

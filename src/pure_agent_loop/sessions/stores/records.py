@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pure_agent_loop.support.parsing import JsonDecoder, reject_constant
 from pure_agent_loop.support.text import to_jsonable
 
 MARK = b'{"id":"'
@@ -40,11 +41,7 @@ _BLANKS = b" \t\r\n"
 _MAX_DIGITS = 12
 
 
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not valid JSON")
-
-
-DECODER = json.JSONDecoder(parse_constant=_reject_constant)
+DECODER = JsonDecoder(parse_constant=reject_constant)
 
 
 def is_type(value: Any) -> bool:
@@ -105,7 +102,7 @@ class Record:
             raise ValueError("its checksum is missing")
         try:
             fields = DECODER.decode(line.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ValueError("it is not a JSON object") from error
         _check_fields(fields, sealed=sealed)
         data = fields["data"] if sealed else to_jsonable(fields["data"])
@@ -257,7 +254,7 @@ class _TranscriptParser:
             _, end = DECODER.raw_decode(piece.decode("latin-1"))
             # Pieces of two records can look like one record; the checksum shows the difference.
             record = Record.from_line(piece[:end], by_hand=False)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             why = str(error) if type(error) is ValueError else "it is truncated or overwritten"
             self._drop(piece, start, why)
             return 0

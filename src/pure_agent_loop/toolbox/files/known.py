@@ -20,6 +20,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.bounded import put_bounded
 from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import write_whole
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.tool_context import current_call, current_run, memory_owner
 
 # Maximum size of a file compared by hash; larger files are compared by size and date.
@@ -134,8 +135,8 @@ class KnownFiles:
         if owner is None:
             return self._process
         if isinstance(owner, str):
-            with suppress(OSError, ValueError, RecursionError):
-                rows = json.loads(self._file(owner).read_bytes())
+            with suppress(OSError, ValueError):
+                rows = read_json(self._file(owner).read_bytes())
                 return {str(path): str(state) for path, state in rows.items()}
             return {}
         return self._runs.setdefault(owner, {})

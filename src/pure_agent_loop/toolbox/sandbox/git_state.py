@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.repository import odd_entries, read_plain
 from pure_agent_loop.toolbox.sandbox.keeper import ASIDE, rename_aside
 from pure_agent_loop.toolbox.sandbox.places import Places
@@ -114,8 +115,8 @@ class GitState:
         with suppress(BlockingIOError):
             fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The file is empty, or truncated by a kill before the command started.
-            with suppress(ValueError, RecursionError):
-                self._set += self._set_aside(*json.loads(self._file.read_bytes()))
+            with suppress(ValueError):
+                self._set += self._set_aside(*read_json(self._file.read_bytes()))
                 note_left(self._folder, self._set)
             self._file.write_bytes(b"")
 

@@ -6,7 +6,6 @@ A separate task does the work, so that a cancellation at any moment still cleans
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.clock import within
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
@@ -281,13 +281,13 @@ class _Run:
         if self._info is None or self._init_pidfd is not None or not self._pid:
             return
         try:
-            pid = json.loads(os.read(self._info, 4_096) or b"{}").get("child-pid")
+            pid = read_json(os.read(self._info, 4_096) or b"{}").get("child-pid")
             if pid is not None:
                 first = os.pidfd_open(pid)
                 self._init_pidfd = first if _parent_of(pid) == self._pid else self._init_pidfd
                 if self._init_pidfd is None:
                     os.close(first)
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             return
 
     def _close(self) -> None:

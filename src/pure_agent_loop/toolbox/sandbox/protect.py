@@ -26,6 +26,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, script_argv
 from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.repository import read_plain
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
@@ -243,7 +244,7 @@ def note_left(folder: Path, names: Iterable[str]) -> None:
     paths = [name.path for name in names if isinstance(name, NotRestored) and name.path]
     if left := {path: _identity(path) for path in paths if os.path.lexists(path)}:
         file = places_file(folder, ".left")
-        file.write_text(json.dumps(json.loads(file.read_bytes() or b"{}") | left))
+        file.write_text(json.dumps(read_json(file.read_bytes() or b"{}") | left))
 
 
 def refuse_if_left(folder: Path) -> None:
@@ -253,7 +254,7 @@ def refuse_if_left(folder: Path) -> None:
         WorkspaceError: Something is still there.
     """
     file = places_file(folder, ".left")
-    for path, identity in json.loads(file.read_bytes() or b"{}").items():
+    for path, identity in read_json(file.read_bytes() or b"{}").items():
         if os.path.lexists(path) and _identity(path) == identity:
             raise WorkspaceError(model_text("left_in_place", path=path))
     file.write_bytes(b"")

@@ -13,10 +13,10 @@ from datetime import datetime
 from pure_agent_loop.llm.messages import Message, calls_of, text_of
 from pure_agent_loop.support.clock import set_within
 from pure_agent_loop.support.language import model_text
+from pure_agent_loop.support.parsing import parsed_object
 from pure_agent_loop.support.portal import get_portal
 from pure_agent_loop.support.screen import written_text
 from pure_agent_loop.support.terminal import one_line
-from pure_agent_loop.support.text import parsed_object
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.process import REAPER_SECONDS, TERM_SECONDS, Finished
