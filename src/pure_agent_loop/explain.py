@@ -88,7 +88,7 @@ class Explanation:
                 f"tool mode: {self.tool_mode}",
                 *([f"typed answer: {self.output}"] if self.output else []),
                 f"limits: {hard or 'none'}",
-                *([f"notices, after which the run goes on: {soft}"] if soft else []),
+                *([f"notices, after which the run continues: {soft}"] if soft else []),
                 *_section("permissions", [f"{name}: {ruling}" for name, ruling in self.permissions.items()]),
                 *_section("notices", self.notices),
                 f"request, about {self.estimated_tokens} tokens, {exact}:",

@@ -94,7 +94,7 @@ def let_go(screen, work):
 def test_worker_continues_the_run_and_its_answer_is_a_notice(chat, pal, work, worker):
     screen = chat({"handler": work}, "chat", "--permission-mode", "auto", "work")
     let_go(screen, work)
-    screen.until("goes on in the background as")
+    screen.until("continues in the background as")
     screen.until("No worker is running: start pal worker")
     idle(screen)
     assert lines(pal) in (["1"], ["1", "2"])  # it leaves before one of the next requests
@@ -119,7 +119,7 @@ def test_open_question_leaves_at_once_and_the_worker_asks_for_each_call(chat, pa
     screen.until("echo 1 >> effects")
     screen.until("❯ y")
     screen.type(CTRL_B)
-    screen.until("goes on in the background as")
+    screen.until("continues in the background as")
     idle(screen)
     for number in (1, 2, 3):
         info = worker()
@@ -137,7 +137,7 @@ def test_run_that_waits_is_named_at_the_next_message(chat, pal, work, worker):
     screen = chat({"handler": work}, "chat", "work")
     screen.until("❯ y")
     screen.type(CTRL_B)
-    screen.until("goes on in the background as")
+    screen.until("continues in the background as")
     worker()
     screen.type("and now?" + ENTER)
     screen.until("is waiting_permission")
@@ -191,7 +191,7 @@ def test_database_that_rejects_the_run_leaves_it_here(chat, pal, work):
 def test_worker_with_another_model_or_language_does_not_run_it(chat, pal, work, worker, environ):
     screen = chat({"handler": work}, "chat", "--permission-mode", "auto", "--language", "en", "work")
     let_go(screen, work)
-    screen.until("goes on in the background as")
+    screen.until("continues in the background as")
     before = lines(pal)
     pal.env.update(environ)
     info = worker()
@@ -219,7 +219,7 @@ def test_conversation_killed_before_its_run_leaves_resumes(chat, pal, work):
 def test_conversation_killed_after_its_run_has_left_does_not_resume(chat, pal, work, worker):
     screen = chat({"handler": work}, "chat", "--permission-mode", "auto", "work")
     let_go(screen, work)
-    screen.until("goes on in the background as")
+    screen.until("continues in the background as")
     screen.kill()
     server = screen.server
     screen = chat({"handler": work}, "-c", "--permission-mode", "auto")
@@ -244,7 +244,7 @@ def test_run_leaves_a_conversation_in_a_database(chat, pal, work, worker):
 def test_server_on_the_database_executes_the_run(chat, pal, work, worker):
     screen = chat({"handler": work}, "chat", "--permission-mode", "auto", "work")
     let_go(screen, work)
-    screen.until("goes on in the background as")
+    screen.until("continues in the background as")
     url = f"sqlite:///{pal.env['PAL_HOME']}/durable.sqlite"
     assert worker("serve", "--port", "0", "--database", url)["status"] == "completed"
     assert lines(pal) == ["1", "2", "3"]
@@ -255,7 +255,7 @@ def test_deleted_run_does_not_come_back(chat, pal, work):
     """The conversation takes new tasks, and does not resume the run."""
     screen = chat({"handler": work}, "chat", "--permission-mode", "auto", "work")
     let_go(screen, work)
-    screen.until("goes on in the background as")
+    screen.until("continues in the background as")
     (info,) = tasks(pal)
     assert pal("cancel", info["run_id"]).returncode == 0
     url = f"sqlite:///{pal.env['PAL_HOME']}/durable.sqlite"

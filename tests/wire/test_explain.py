@@ -218,7 +218,7 @@ def test_it_can_be_read_and_written_down():
         "model: m",
         "tool mode: auto, native so far",
         "limits: doom_loop_threshold=3",
-        "notices, after which the run goes on: max_steps=10, timeout=300.0",
+        "notices, after which the run continues: max_steps=10, timeout=300.0",
         "  add: allow",
         f"request, about {explanation.estimated_tokens} tokens, as it would be sent:",
     ):

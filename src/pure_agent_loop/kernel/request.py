@@ -122,9 +122,8 @@ def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
     """Estimate the tokens of the next request from earlier requests of this run.
 
     The prompt is estimated as the sum of the previous prompt, the response to it, and the messages since. The
-    response is
-    estimated as the average so far, at most `SHORT_ANSWER`, so that one long response does not block further
-    requests.
+    response is estimated as the average so far, at most `SHORT_ANSWER`, so that one long response does not
+    block further requests.
     """
     answer = state.usage.completion_tokens // (state.ledger.steps or 1)
     answer = answer if answer < SHORT_ANSWER else SHORT_ANSWER

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pure_agent_loop.sessions.story import Story
 
-_WIDE = 80  # columns from which the preview stands beside the list
+_WIDE = 80  # columns from which the preview is shown at the right of the list
 _NARROW_PREVIEW = 5  # rows of the preview below the list
 _OWN_ROWS = 2  # rows of the filter and the keys
 

@@ -374,7 +374,7 @@ class TranscriptView:
             work = [*work[: max_lines - 1], self._still(self._styler.text(("dim", omitted)))]
         room = 0 if self._styler.reader else min(max_lines, self._text_lines) - len(work)
         text = [self._still(line) for line in self._answer.tail(self.width, room)]
-        # The empty line that will be printed before the work stands there from the beginning.
+        # The empty line that will be printed before the work is shown from the beginning.
         has_gap = (
             work and not text and len(work) < max_lines and self._gap("call") and not self._styler.reader
         )

@@ -64,7 +64,7 @@ MESSAGES = {
     "moved": "moved to the background",
     "leaving": "Moving to the background when the current step ends… Esc cancels this.",
     "left_for": (
-        "The run goes on in the background as {run}. Its answer comes with your next message after its end.\n"
+        "The run continues in the background as {run}. Its answer comes with your first message afterwards.\n"
         "pal tasks show {run}{database} shows it; pal answer answers its questions. {hint}"
     ),
     "left_has_worker": "A worker is running.",
