@@ -34,7 +34,7 @@ if __name__ == "__main__":
 # better: passed 0.000 -> 1.000 (+1.000, 95 %: +0.291 … +1.709)
 # no difference beyond chance: contains 0.500 -> 1.000 (+0.500, 95 %: -0.001 … +1.001)
 # better: called_tools 0.000 -> 1.000 (+1.000, 95 %: +0.291 … +1.709)
-# A difference of 5 points in passed would show with about 1141 repeats per case in both runs (now 3).
+# To show a difference of 5 points in passed, both runs need about 1141 repeats per case (now 3).
 # Cases that changed, largest change first (single cases also change by chance):
 #   umbrella: passed 0 -> 1, called_tools 0 -> 1
 #   warmth: passed 0 -> 1, contains 0 -> 1, called_tools 0 -> 1

@@ -108,16 +108,16 @@ class Agent(Runnable[Deps, Out]):
         print(agent.run("Will it rain in Oslo?").content)
 
     Without a key or a base URL the default model is local: a server running on this machine, else the
-    embedded model of the extra ``[local]``. The log and the first events name the chosen model.
+    embedded model from the ``[local]`` extra. The log and the first events name the chosen model.
 
     ``Agent[Deps, Out]``: `Deps` is the type of `RunContext.deps`, `Out` the type of `AgentResult.output`.
 
     Args:
-        model: Model name; ``"anthropic:NAME"``, ``"gemini:NAME"`` or ``"responses:NAME"`` for its maker's
-            protocol, ``"bedrock:NAME"`` or ``"vertex:NAME"`` for Claude through a cloud. Without a base URL,
-            ``"local"``, ``"local:NAME"`` or ``PATH.gguf`` selects an embedded model. Several names make a
-            `Fallback`.
-        api_key: API key, or a `KeyFile`; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
+        model: Model name. ``"anthropic:NAME"``, ``"gemini:NAME"`` and ``"responses:NAME"`` use the protocol
+            of the model's maker, ``"bedrock:NAME"`` and ``"vertex:NAME"`` reach Claude through a cloud.
+            Without a base URL, ``"local"``, ``"local:NAME"`` or ``PATH.gguf`` selects an embedded model.
+            Several names make a `Fallback`.
+        api_key: API key, or a `KeyFile`; if None, the protocol's variable, such as ``OPENAI_API_KEY``.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI's or the protocol's own URL.
         llm: Custom client, such as an `OpenAIClient`, instead of `model`.
         tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the format of the
@@ -137,8 +137,8 @@ class Agent(Runnable[Deps, Out]):
         output_retries: Number of times the model may correct an invalid answer.
         system_prompt_per: Call system prompt functions once per ``run`` or per ``step``.
         mode: ``react`` works in steps until there is an answer; ``single`` calls tools in one step, in
-            parallel, then answers. The default is ``react``, in `AIClient` ``single``. Neither adds to the
-            prompt; `react_prompt` and `tool_mode` do.
+            parallel, then answers. The default is ``react``; for `AIClient`, ``single``. Neither adds to
+            the prompt; `react_prompt` and `tool_mode` do.
         after_tools: Text sent to the model after the tool results of each step, as a message marked
             ``synthetic``.
         facts: Function that returns facts for the model, such as date and folder; may be async and may take
@@ -153,13 +153,13 @@ class Agent(Runnable[Deps, Out]):
         profile: Settings for a server or model that has no built-in profile; if None, looked up by base URL
             and model name.
         permission_mode: ``auto`` (default) allows every call that no rule denies; ``ask`` asks about tools
-            not marked ``read_only``; ``guard`` only about those of their calls with values that are not the
-            user's; ``plan`` allows only ``read_only`` tools; ``bypass`` never asks.
+            not marked ``read_only``; ``guard`` asks about a call to such a tool only if a value does not
+            come from the user; ``plan`` allows only ``read_only`` tools; ``bypass`` never asks.
         permission_rules: Rules that deny, ask about or allow calls, by name and arguments.
-        can_use_tool: Function that decides each call: ``(tool, args, context)`` returns ``"allow"``,
-            ``"deny"``, ``"ask"`` or a `Permission`.
+        can_use_tool: Function that decides whether each call may run: ``(tool, args, context)`` returns
+            ``"allow"``, ``"deny"``, ``"ask"`` or a `Permission`.
         on_ask: Function that asks a person: ``(request)`` returns ``"allow"``, ``"deny"`` or a `Permission`.
-            A sync function runs in a thread. Without it a question suspends the run, see
+            A sync function runs in a thread. Without it, a question suspends the run; see
             `AgentResult.questions`.
         hooks: Functions called before and after tools, and before the run ends.
         budget: Hard limits shared with other runs.
@@ -173,7 +173,7 @@ class Agent(Runnable[Deps, Out]):
         audit: Log of every call, such as an `AuditLog`.
         snapshots: Tracks what each step changes in a folder and can undo it, such as
             `WorkspaceSnapshots`.
-        subagents: `SubagentManager` with the agents that it can delegate tasks to.
+        subagents: `SubagentManager` with the agents that this agent can delegate tasks to.
         compaction: True shortens a long history with a `Ladder`, False never does; or a custom compactor.
         context_window: Context window in tokens; if None, taken from the server or the profile.
         max_result_chars: Longer tool results are truncated; the model can read the rest with `read_result`.
@@ -418,7 +418,7 @@ class Agent(Runnable[Deps, Out]):
 
         The tool runs in a separate context and returns the agent's answer. The rules, budget, audit and
         limits of the calling agent also apply. If the calling run has a session, the tool records its work in
-        a separate session next to it, and resumes from there after the program was killed.
+        a separate session next to it, and resumes from there if the program is killed.
 
         Args:
             name: Tool name; the agent's name if empty.

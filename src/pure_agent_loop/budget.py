@@ -12,7 +12,7 @@ from typing import Any
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.checks import is_number, require, require_value
 
-PER = 1_000_000  # a price is for this number of tokens
+PER = 1_000_000  # number of tokens that a price applies to
 TOOL_CALLS = "tool calls"
 PRICE_KINDS = ("input", "output", "cached", "cache_write", "cache_write_1h")  # fields of a `Price`
 

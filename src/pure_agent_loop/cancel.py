@@ -66,10 +66,10 @@ class CancelToken:
 
 
 class Leave(CancelToken):
-    """Request that a run ends before its next request, so that another process continues it.
+    """Request that a run end before its next request, so that another process can continue it.
 
-    By contrast, `cancel` ends the run at the next await, and calls that are running then have an unknown
-    outcome.
+    By contrast, `cancel` ends the run at the next await, and the outcome of calls that are then running is
+    unknown.
     """
 
     hand_over: Callable[[Any, Any], Awaitable[None]] | None = None

@@ -67,7 +67,7 @@ def _rebuilt(
 
 
 def portable(value: Any) -> Any:
-    """Return the value if it can be pickled; else None, or for an error a `RuntimeError` with its text."""
+    """Return the value if it can be pickled, else None; an error becomes a `RuntimeError` with its text."""
     if value is None or isinstance(value, (str, int, float, _Portable)):
         return value
     import pickle
@@ -149,12 +149,12 @@ class LLMError(PureAgentLoopError):
         kind: One of :data:`ErrorKind`; decides whether a retry can help.
         status: HTTP status, if any.
         retry_after: Seconds the server asked to wait, if any.
-        said: Error text from the server, if any, without the additions of `message`.
+        said: Error text from the server, if any, without what `message` adds.
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts
-    # What an explanation names, if known: ``url``, ``model``, ``key`` (its origin), and ``sizes``, the tokens
-    # of a request and of the window.
+    # Details for an explanation, if known: ``url``, ``model``, ``key`` (its origin), and ``sizes`` (tokens of
+    # the request and of the context window).
     about: Mapping[str, Any] | None = None
 
     def __init__(
@@ -198,7 +198,7 @@ class ToolExecutionError(PureAgentLoopError):
 class Retry(PureAgentLoopError):  # noqa: N818 - a request to the model, not a failure
     """Reject the model's arguments or answer and make it try again. The model reads the text.
 
-    A tool raises `Retry` for its arguments, an output check for the answer. Attempts are limited.
+    A tool raises `Retry` to reject its arguments, an output check to reject the answer. Attempts are limited.
 
     Args:
         why: The mistake and its correction.
@@ -210,7 +210,7 @@ class Retry(PureAgentLoopError):  # noqa: N818 - a request to the model, not a f
 
 
 class LimitExceededError(PureAgentLoopError):
-    """Limit exceeded: the failure of a run that reaches a limit between the attempts of a request.
+    """Run reached a limit between the attempts of a request.
 
     Args:
         limit_type: Stop reason of the limit, e.g. ``"token_limit"``.

@@ -10,9 +10,9 @@ The grammar of a run (``*`` any number, ``?`` at most once):
 After a LOOP_END with the stop reason ``handed_off``, the run of the next agent follows, with its name.
 
 PART, TASK and PROGRESS may occur anywhere: for each change of a part or a subtask, and for each progress
-report of a running call. If a run is cancelled, fails or suspends, the rest of `step` is missing, and results
-without an OBSERVATION are in the messages of LOOP_END. An external call has two ACTIONs: one when the model
-requests it, and one in the run that resumes with its result.
+report of a running call. If a run is cancelled, fails or is suspended, the rest of `step` is missing, and
+results without an OBSERVATION are in the messages of LOOP_END. An external call has two ACTIONs: one when the
+model requests it, and one in the run that resumes with its result.
 
 ACTIONs of one step are consecutive, in call order. OBSERVATIONs of one step are consecutive, too; each is
 sent as soon as its result and all earlier results are known. After a RETRY with ``discard`` set, a view drops
@@ -213,8 +213,8 @@ class _Factories(type):
         output ``lines`` and their ``tail``; `is_error` is False for a command that ran and failed. `refused`
         is the error kind of an allowed call that was not made, because the tool is missing or rejects the
         arguments. `unasked`: a person would have been asked about the call, but it cannot work, so it was not
-        made. `value` is the returned object. `exception` is the exception of the tool function, if
-        probably a bug. The JSON form omits both.
+        made. `value` is the returned object. `exception` is what the tool function raised, if
+        that is probably a bug. The JSON form omits both.
         """
         data: dict[str, Any] = {"tool": tool, "result": result, "duration": duration}
         data |= {"call_id": call_id, "is_error": is_error}
@@ -395,7 +395,8 @@ class Event(metaclass=_Factories):
     Args:
         step: Step number, from 1; 0 before the first step.
         data: Details; the keys are the argument names of the factory.
-        timestamp: Seconds since the epoch; now if None. By position it may also come before `data`.
+        timestamp: Seconds since the epoch; now if None. As a positional argument it may also
+            precede `data`.
         number: Position in the run, from 1; 0 outside a run.
     """
 

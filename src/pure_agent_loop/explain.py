@@ -190,7 +190,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _permission(tool: Tool, kit: Kit) -> str:
-    """Describe the ruling on calls of a tool, before the arguments of a call are known."""
+    """Describe the ruling on calls to a tool, before their arguments are known."""
     policy = kit.permissions
     asks = model_text("destructive") if tool.destructive is True else ""
     suggestion = policy.suggest(

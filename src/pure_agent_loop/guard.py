@@ -1,22 +1,22 @@
-"""Where the values of a tool call come from, and whether a person is asked: the rule of the mode ``guard``.
+"""Rule of the mode ``guard``: find where a call's values come from, and decide whether to ask a person.
 
-A pure function of texts. It knows no model and no agent, so it works with other frameworks, too:
+A pure function of texts. It uses no model and no agent, so it also works with other frameworks:
 
     origins = provenance(GuardedCall("send_mail", {"to": "eve@x.org"}), trusted=[task], results=[page])
     if origins.asks: ...
 
-A call is made without a question if nothing untrusted was read before, or if all of this holds:
+A `destructive` call always needs a question. Any other call needs none if no untrusted text was read before
+it, or if all of this holds:
 
-1.  The call is not `destructive`.
-2.  At least one of its values is the user's, or a handle.
-3.  Each value is known: the trusted texts have it as whole words, or it is a handle; so is each key
-    that the schema does not list. Free text (`PROSE`), dates, booleans, nulls, empty values, and values that
-    the schema lists or sets as its default need not be known.
-4.  Each link, e-mail address and account number (`ADDRESSES`) inside free text is known.
+1.  At least one of its values comes from the user, or is a handle.
+2.  Each value is known: it occurs in the trusted texts as whole words, or it is a handle. The same holds for
+    each key that the schema does not list. Free text (`PROSE`), dates, booleans, nulls, empty values, and
+    values that the schema lists or sets as its default need not be known.
+3.  Each link, e-mail address and account number (`ADDRESSES`) inside free text occurs in the trusted texts.
 
-A *handle* is an identifier in a field of a JSON result whose call had only known values: it names one of
-the user's own things. An address is never a handle, nor is the text of a field for free text; a number is
-one only for an argument of the field's name.
+A *handle* is an identifier in a field of a JSON result, if the call that returned the result had only known
+values: it names one of the user's own things. An address is never a handle, nor is the value of a free-text
+field. A number is a handle only for an argument whose name matches that of the field.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ PROSE = (
     "text",
     "title",
 )
-"""Last words of the names of arguments, and of fields, that hold free text: ``email_body`` is one.
+"""Last words of the names of free-text arguments and fields, such as ``email_body``.
 
-Only names that the schema lists count, if it lists any."""
+If the schema lists names, an argument must be among them to be free text."""
 RECIPIENTS = (
     "account", "address", "addresses", "attendees", "bcc", "cc", "channel", "email", "emails", "iban",
     "participants", "phone", "receiver", "recipient", "recipients", "to", "url", "user",
 )  # fmt: skip
-"""Last words of the names of arguments whose value an answer can make known for later calls."""
+"""Last words of argument names whose values a person's answer can make known for later calls."""
 ENDINGS = (
     "ai|app|biz|br|cc|ch|cloud|cn|co|com|de|dev|edu|es|eu|fr|gg|gov|in|info|io|it|jp|kr|link|live|ly|me|net|nl|"
     "online|org|page|pl|ru|sh|shop|site|store|tech|to|top|tv|uk|us|vip|xyz|zip"
 )
-"""Last labels of a host that count as a link without ``http://``; with a path, any label does."""
-_W = r"[^\W\u2e80-\U0003ffff]"  # a letter or digit of a script that puts blanks between words
+"""Top-level domains that make a host a link without ``http://``; if a path follows, any domain does."""
+_W = r"[^\W\u2e80-\U0003ffff]"  # a letter or digit of a script that separates words by spaces
 _PATH = r"[^\s<>\"'`\u2e80-\U0003ffff]"
 ADDRESSES = {
     "mail": lazy_pattern(
@@ -86,35 +86,36 @@ ADDRESSES = {
         rf"|\+?\d{{1,5}}(?:\.\d{{2,5}}){{3,8}}|\d{{3,5}}(?:\.\d{{3,5}}){{2}})(?!{_W}|\.\d)"
     ),
 }
-"""Forms of addresses: e-mail, link, IBAN, and account or phone numbers of 8 digits and more.
+"""Forms of addresses: e-mail, link, IBAN, and account or phone numbers of 8 or more digits.
 
-Their parts have a greatest length, so that a long text takes time in proportion."""
+The length of their parts is bounded, so that matching time grows linearly with the text."""
 _DATE = lazy_pattern(
     r"(?<!\d)(?<!\d-)"
     r"(?:\d{4}-\d\d?(?:-\d\d?)?(?:[t ]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?)?(?: ?(?:z|[+-]\d\d:?\d\d))?"
     r"|\d\d?:\d\d(?::\d\d)?|\d\d?[./]\d\d?[./]\d{2,4})(?!-?\d)",
     re.I,
 )
-_GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,9}(?:\.\d+)?"  # another comma is a decimal sign: 12,50
+_GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,9}(?:\.\d+)?"  # any other comma is a decimal sign: 12,50
 _NUMBER = lazy_pattern(
     rf"(?<!{_W})(?<!\d[.,'])-?(?:{_GROUPS}|\d{{1,3}}(?:\.\d{{3}}){{1,9}},\d+"
     rf"|\d{{1,3}}(?:'\d{{3}}){{1,9}}(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?!{_W}|[.,']\d)"
 )
-_CONTINUATION = lazy_pattern(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # a word continues: directly, or behind one sign
+_CONTINUATION = lazy_pattern(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # rest of a word: directly, or after one sign
 _AROUND = 60  # characters of a source shown on each side of a value
-_LONGEST = 200  # characters of a handle
-_HANDLE = re.compile(r"[^\W_][\w.:#/-]*")  # what an identifier is made of
+_LONGEST = 200  # maximum characters of a handle
+_HANDLE = re.compile(r"[^\W_][\w.:#/-]*")  # form of an identifier
 
 
 class ReadText(NamedTuple):
-    """A text that the model has read and that is not the user's.
+    """A text that the model has read and the user did not write.
 
     Args:
-        text: The text: the result of a tool, or a summary, a notice, a description.
-        source: Where it is from, as a person is shown it, such as the tool's name.
-        call: The call whose result it is; None for another text, which gives no handles.
-        is_trusted: True for a result of a tool that only says what its owner wrote: it counts as the user's.
-        fields: The result's fields as pairs of a name and a value, if `text` is not the whole result.
+        text: Result of a tool, or a summary, a notice, a description.
+        source: Origin to show to a person, such as the tool's name.
+        call: The call that returned the result; None for any other text, which provides no handles.
+        is_trusted: True if the tool only returns text that its owner wrote. Its results then count as the
+            user's own words.
+        fields: Name and value of each field of the result; None to read the fields from `text`.
     """
 
     text: str
@@ -131,9 +132,9 @@ class GuardedCall:
     Args:
         tool: Name of the tool.
         args: The arguments.
-        parameters: JSON Schema of the arguments: its enums and defaults need not be known.
+        parameters: JSON Schema of the arguments; values in its enums and defaults need not be known.
         prose: Further names of arguments that hold free text.
-        recipient: Names of arguments for which only the user's words count, no handles.
+        recipient: Names of arguments whose values must be the user's words; handles are not accepted.
         destructive: True if the effect cannot be undone.
     """
 
@@ -153,12 +154,12 @@ class Origin(NamedTuple):
 
     Args:
         argument: Name of the argument, such as ``to`` or ``guests.0``.
-        value: The value as text; of free text, the address in it.
-        kind: ``you``: the trusted texts have it. ``source``: a text that was read has it. ``nowhere``: in no
-            text, so the model chose it. ``free``: not checked.
+        value: The value as text; for free text with an unknown address, that address.
+        kind: ``you``: it is in the trusted texts. ``source``: it is in another text that the model read.
+            ``nowhere``: it is in no text, so the model chose it. ``free``: not checked.
         is_strange: True if the value is a reason to ask.
-        source: The newest source that has it, for the kind ``source``.
-        around: The words around the value there.
+        source: The newest source that contains the value, for the kind ``source``.
+        around: The words around the value in that source.
     """
 
     argument: str
@@ -188,10 +189,10 @@ class Origins:
         return self.reason != ""
 
     def recipients(self, names: Collection[str] = ()) -> list[str]:
-        """Return the strange values that name whom the call is about, which a person can make known.
+        """Return the strange values that name a recipient, which a person's answer can make known.
 
         Args:
-            names: Names of arguments besides `RECIPIENTS`.
+            names: Names of arguments in addition to `RECIPIENTS`.
         """
         return [
             origin.value
@@ -205,7 +206,7 @@ class Origins:
 
 
 def provenance(call: GuardedCall, trusted: Iterable[str], results: Iterable[ReadText]) -> Origins:
-    """Say where the values of a call come from; see the module docstring for the rule.
+    """Return where the values of a call come from; see the module docstring for the rule.
 
     Args:
         call: The call.
@@ -233,7 +234,7 @@ class Knowledge:
         self._others: list[ReadText] = []
 
     def trust(self, text: str) -> None:
-        """Add a text of the user."""
+        """Add a text that the user wrote."""
         self._raw.append(text)
         self._words.append(_normal(text))
         figures = {figure for figure, _ in _numbers_in(text)}
@@ -242,7 +243,7 @@ class Knowledge:
         self._addresses |= {address for address, _ in _addresses_in(text)}
 
     def read(self, result: ReadText) -> None:
-        """Add another text."""
+        """Add a text that the model read."""
         if result.is_trusted:
             self.trust(result.text)
             return
@@ -266,7 +267,7 @@ class Knowledge:
         return Origins(tuple(values), "" if is_vouched else "unvouched")
 
     def _values(self, call: GuardedCall, *, shows: bool) -> Iterator[Origin]:
-        """Yield the origins of all values; where strange ones come from only if `shows`."""
+        """Yield the origins of all values; search the texts for their sources only if `shows`."""
         for names, value, schema, is_listed in _leaves(call.args, call.parameters, call.parameters):
             text = value if isinstance(value, str) else json.dumps(value)
             path, name = ".".join(map(str, names)), _last(names)
@@ -293,7 +294,7 @@ class Knowledge:
         written = str(value)
         word, address = _normal(written), _address_of(written)
         if _is_folded(written) and not any(written in text for text in self._raw):
-            return ""  # it looks like the user's, and is another one
+            return ""  # it looks like a value of the user, but differs
         if (address in self._addresses) or self._has(value, word, is_text=address is None):
             return "you"
         names = self._handles.get(word)
@@ -304,16 +305,17 @@ class Knowledge:
         return "source"
 
     def _has(self, value: Any, word: str, *, is_text: bool) -> bool:
-        """Return True if the trusted texts have a value: a number as one, or the words in a row."""
+        """Return True if the trusted texts contain a value, as a number or as consecutive words."""
         if isinstance(value, (int, float)):
             return Decimal(str(value)) in self._numbers
         if _NUMBER.fullmatch(word) is not None:
-            return _figure(word) in self._figures  # a code, too: 007 is not 7
+            # compare as written, because it may be a code: 007 is not 7
+            return _figure(word) in self._figures
         return is_text and any(_place(word, text) is not None for text in self._words)
 
     def _found(self, path: str, value: str, *, shows: bool, is_strange: bool = False) -> Origin:
         word = _normal(value)
-        # The newest result, then the newest of the other texts, such as a summary.
+        # Search the results first, from newest to oldest, then the other texts, such as summaries.
         newest = self._others[::-1] if shows and word else []
         results = [text for text in newest if text.call is not None]
         for result in [*results, *(text for text in newest if text.call is None)]:
@@ -335,7 +337,7 @@ def _leaves(
 ) -> Iterator[tuple[Path, Any, Any, bool]]:
     """Yield each value inside a value, with its path and schemas, and whether the schema lists its name.
 
-    Unlisted keys are values, too; of a schema without names, only those inside an argument.
+    Unlisted keys are values, too. If the schema lists no names, the names of the arguments are not.
     """
     schemas = [*_options(schema, root)]
     if isinstance(value, Mapping) and value:
@@ -389,7 +391,7 @@ def _is_free(value: Any, schemas: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def fields_in(text: str) -> list[tuple[str, Any]]:
-    """Return the names and values of all fields of a JSON text; empty for another text."""
+    """Return the names and values of all fields of a JSON text; empty for any other text."""
     if not text.lstrip().startswith(("{", "[")):
         return []
     try:
@@ -422,7 +424,7 @@ def is_handle(name: str, value: Any) -> bool:
 
 
 def _flat(text: str) -> str:
-    """Return a text without invisible characters and with single blanks."""
+    """Return a text without invisible characters, with a single space for any white space."""
     if not text.isascii():
         plain = unicodedata.normalize("NFKC", text)
         text = "".join(char for char in plain if unicodedata.category(char) != "Cf")
@@ -439,7 +441,7 @@ def _is_folded(text: str) -> bool:
 
 
 def _place(word: str, text: str) -> int | None:
-    """Return where a text has some words as a whole; None if it has not, or if they are only signs."""
+    """Return where a text contains `word` as whole words; None if nowhere, or if `word` is only signs."""
     at = text.find(word) if any(map(str.isalnum, word)) else -1
     while at >= 0:
         before, after = text[max(0, at - 2) : at], text[at + len(word) : at + len(word) + 2]
@@ -451,13 +453,13 @@ def _place(word: str, text: str) -> int | None:
 
 
 def _is_continued(edge: str, next_text: str) -> bool:
-    """Return True if a word continues: directly, or behind one sign such as a hyphen."""
-    has_blanks = not edge.isalnum() or re.match(_W, edge) is not None  # Chinese has none between words
+    """Return True if a word continues in `next_text`: directly, or after one sign such as a hyphen."""
+    has_blanks = not edge.isalnum() or re.match(_W, edge) is not None  # Chinese uses no spaces
     return has_blanks and _CONTINUATION.match(next_text) is not None
 
 
 def _figure(text: str) -> str:
-    """Return a number without signs between its groups, and with a decimal point."""
+    """Return a number without group separators, and with a decimal point."""
     text = text.replace("'", "")
     if "," in text and not re.fullmatch(f"-?{_GROUPS}", text):
         return text.replace(".", "").replace(",", ".")
@@ -465,7 +467,10 @@ def _figure(text: str) -> str:
 
 
 def _numbers_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each number in a text, as `_figure` and as written; of blanks only no-break ones group digits."""
+    """Yield each number in a text, as `_figure` returns it and as written.
+
+    Only thin and no-break spaces group digits, not ordinary spaces.
+    """
     plain = re.sub(r"(?<=\d)[\xa0\u2009\u202f](?=\d{3}(?!\d))", "'", text)
     for match in _NUMBER.finditer(_flat(plain)):
         yield _figure(match[0]), match[0]
@@ -487,18 +492,18 @@ def without(text: str, values: Iterable[str]) -> str:
 
 
 def _addresses_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each address in a text: in the form that is compared, and as written."""
+    """Yield each address in a text, in its canonical form and as written."""
     rest = _flat(text)
     for kind, form in ADDRESSES.items():
         rest = _DATE.sub("\n", rest) if kind == "account" else rest
         for match in form.finditer(rest):
             found = match[0].rstrip(".,;:!?)]}'-")
             yield _canonical(kind, found), found
-        rest = form.sub("\n", rest)  # an address is of one form only
+        rest = form.sub("\n", rest)  # an address has only one form
 
 
 def _address_of(text: str) -> str | None:
-    """Return the compared form of a text that is an address as a whole; None for another text."""
+    """Return the canonical form of a text that is one whole address; None for any other text."""
     flat = _flat(text)
     for kind, form in ADDRESSES.items():
         if form.fullmatch(flat) and (kind != "account" or not _DATE.fullmatch(flat)):

@@ -15,7 +15,8 @@ class Incoming(NamedTuple):
 
     Args:
         synthetic: True if no person wrote it.
-        when: Time of delivery: ``step``, before the next request; ``end``, when the agent would stop.
+        when: Time of delivery: ``step``, before the next request; ``end``, when the agent would
+            otherwise stop.
         spent: Usage of the background work, added to the run's totals; see `ToolOutcome`.
     """
 
@@ -47,7 +48,7 @@ class Inbox:
         self.put(text)
 
     def follow_up(self, text: str) -> None:
-        """Add a message that the agent reads when it would stop."""
+        """Add a message that the agent reads when it would otherwise stop."""
         self.put(text, when="end")
 
     @property
@@ -62,7 +63,7 @@ class Inbox:
         """Remove and return the messages that are due, oldest first.
 
         Args:
-            at_end: True if the agent would stop now: all messages are due.
+            at_end: True if the agent would otherwise stop now, so that all messages are due.
         """
         if not self._waiting:
             return []

@@ -71,7 +71,7 @@ class LoopLimits:
     max_tokens: int | None = 100_000
     """Hard: total tokens of all requests of the run. Once reached, no further request is made."""
     step_limit_prompt: str | None = None
-    """Text of the notice after `max_steps`; None for the default. Placeholders are those of `PLACEHOLDERS`,
+    """Text of the notice after `max_steps`; None for the default. It may contain the `PLACEHOLDERS`,
     also with a format such as ``{elapsed:.1f}``."""
     timeout_prompt: str | None = None
     """Text of the notice after `timeout`, with the same placeholders."""
@@ -88,12 +88,12 @@ class LoopLimits:
     """Hard: cost of all requests that the sessions of this run's store recorded today, whoever sent them, in
     any process. Days are UTC days. It is checked before each request, and needs a run with a session."""
     max_cost_per_person_per_day: float | None = None
-    """Hard: the same, for runs with the same ``metadata["person"]``; runs without a person count together."""
+    """Hard: the same, for runs with the same ``metadata["person"]``; all runs without one share a limit."""
     max_cost_per_day_by: Mapping[str, float] = field(default_factory=dict)
-    """Hard: the same by other metadata: ``{"tenant": 50}`` limits the runs with the same
-    ``metadata["tenant"]``; runs without one count together."""
+    """Hard: the same for other metadata: ``{"tenant": 50}`` limits the runs with the same
+    ``metadata["tenant"]``; all runs without one share a limit."""
     doom_loop_threshold: int | None = 3
-    """Number of consecutive equal calls that counts as a loop; None allows any number."""
+    """Number of identical consecutive calls that is treated as a loop; None allows any number."""
     prices: Prices = field(default_factory=dict)
     """Prices by model name, or by pattern such as ``gpt-5*``; see `Price`. For other models the cost that the
     server reports is used, else the shipped prices (``pal cost prices``)."""
@@ -120,8 +120,9 @@ class LoopLimits:
 
     @property
     def day_limits(self) -> dict[str, tuple[str, float]]:
-        """Daily cost limits that are set, by name: the metadata key that groups the runs (empty for all
-        runs), and the limit.
+        """Daily cost limits that are set, by name.
+
+        Each is a pair of the metadata key that groups the runs (empty for all runs) and the limit.
         """
         values = {
             "max_cost_per_day": ("", self.max_cost_per_day),
@@ -134,7 +135,7 @@ class LoopLimits:
 
 
 def number_of(limits: LoopLimits, reason: str) -> int | None:
-    """Return the limit behind a stop reason; None if it is not a single number of the run."""
+    """Return the limit behind a stop reason; None if the reason does not stand for one limit of the run."""
     names = {"max_steps": "max_turns", "max_tool_calls": "max_tool_calls", "token_limit": "max_tokens"}
     return getattr(limits, names[reason]) if reason in names else None
 
@@ -305,7 +306,7 @@ class LimitChecker:
     def passed_by(self, usage: TokenUsage, model: str) -> str:
         """Return the stop reason of the limit that is reached or that a further request would exceed.
 
-        Only tokens, money and the shared budget are checked; empty if the request fits.
+        Only tokens, money and the shared budget are checked. The result is empty if the request fits.
 
         Args:
             usage: Expected usage of the request.

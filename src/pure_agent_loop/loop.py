@@ -38,7 +38,7 @@ DEFAULT_MAX_STEPS = 15
 class LoopRun(Coroutine[Any, Any, str]):
     """Run of a `ReactLoop`: a coroutine that returns the answer; iterate it instead for the events.
 
-    A run starts once. After its end, ``await`` returns its answer again, and `result` holds the rest.
+    A run starts only once. After it ends, ``await`` returns the answer again, and `result` has the rest.
     """
 
     def __init__(self, run: Run) -> None:
@@ -259,6 +259,6 @@ class ReactLoop:
 
 
 def _prompt(system_prompt: str | None) -> RunSettings:
-    """Return the settings of a run for its system prompt."""
+    """Return the run settings that set the system prompt."""
     check_types(system_prompt=(system_prompt, str))
     return {"system_prompt": system_prompt}

@@ -32,7 +32,7 @@ _FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 )
 
 
-# Media types by their first bytes; then, by type of part, the field that has the data.
+# Tests of the first bytes, each with its media type; then, by part type, the field that has the data.
 _TYPES = (
     *zip(
         (begins for begins, _ in READERS), ("image/png", "image/jpeg", "image/gif", "image/webp"), strict=True

@@ -55,7 +55,7 @@ class Part:
     tool: str = ""
     """Name of the tool; empty for other types."""
     state: PartState = "pending"
-    """``pending``, ``running``, ``completed``, ``error`` or ``backgrounded``; or a dict of a ``status`` and
+    """``pending``, ``running``, ``completed``, ``error`` or ``backgrounded``; or a dict with a ``status`` and
     further fields of the part, such as ``{"status": "running", "input": {"q": "tea"}}``."""
     call_id: str = ""
     """Id of the call in the history; empty for other types."""
@@ -70,7 +70,7 @@ class Part:
     ended: float | None = None
     """Time the part was completed, failed or moved to the background."""
     title: str = ""
-    """Words for a call that runs, from ``Tool(running=)``; empty if it has none."""
+    """Text to show while a call runs, from ``Tool(running=)``; empty if the tool has none."""
 
     def __post_init__(self) -> None:
         given: object = self.state
@@ -149,9 +149,10 @@ def new_part(
 
 
 def change_of(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a changed part for a record; text and reasoning in full once the part has ended.
+    """Return the fields of a changed part for a record.
 
-    Input and result of a call are in other records.
+    Text and reasoning are recorded in full, once the part has ended. Other records have the input and the
+    result of a call.
     """
     when = part["ended"] or part["started"] or part["created"]
     details = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}

@@ -5,9 +5,9 @@ Precedence, from highest to lowest:
 1.  A deny rule denies, regardless of everything below.
 2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool's judge makes
     the call ``read_only``. A denial by the judge denies in every mode.
-3.  The function `can_use_tool`, if set, decides; its context holds the suggestion of the rules.
-4.  An ask rule asks, except in the mode ``bypass``; so does a question from the judge, and a tool marked
-    ``destructive`` that no rule allows.
+3.  The function `can_use_tool`, if set, decides; its context has what the rules suggest.
+4.  An ask rule asks, except in the mode ``bypass``; so do a question from the judge, and a call to a tool
+    marked ``destructive`` that no rule allows.
 5.  An allow rule allows; so does the judge.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
     all others; ``guard`` is like ``ask``, but allows calls whose values come from the user (see `guard`).
@@ -43,7 +43,7 @@ _LATER = ("unasked", "title", "origins")
 _NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
 
-PlainOrigin = dict[str, Any]  # a `guard.Origin`, and ``recipient``
+PlainOrigin = dict[str, Any]  # fields of a `guard.Origin`, and ``recipient``
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Permission:
         updated_args: Arguments that replace the model's.
         always: With ``allow``: further calls of this tool in this run are allowed without asking.
         interrupt: With ``deny``: the run ends with one last answer without tools.
-        read_only: With ``allow``, from a tool's judge: the tool must run the call so that it cannot change
-            anything, because only that is allowed.
+        read_only: With ``allow``, from a tool's judge: the tool must run the call in a way that cannot
+            change anything; nothing else is allowed.
         similar: With ``allow``, from a person: in this session, further calls that match `wider_rules` (or
-            equal calls, if there are no such rules) are allowed without asking. In answer to a question of
-            the mode ``guard`` about a recipient: this call only, and the recipient is known from now on.
+            equal calls, if there are no such rules) are allowed without asking. If the mode ``guard`` asked
+            about a recipient, only this call is allowed, and the recipient is known from now on.
     """
 
     behavior: Behavior
@@ -81,7 +81,7 @@ class Ruling:
             person's answer.
         kind: Kind of a denial in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
         message: Reason for the ruling.
-        read_only: With ``allow``: the call runs so that it cannot change anything.
+        read_only: With ``allow``: the call runs in a way that cannot change anything.
         origins: In the mode ``guard``: where each value comes from, in plain form; see `guard.Origin`.
         unasked: With ``deny``: a person would have been asked, but the call cannot work.
         title: With ``ask``: the question in the words of the tool; see `Tool`.
@@ -97,7 +97,7 @@ class Ruling:
     title: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plain JSON form; what came after the first version is left out if it is not set."""
+        """Return the plain JSON form; fields added after the first version are omitted unless set."""
         return {name: value for name, value in asdict(self).items() if value or name not in _LATER}
 
     @classmethod
@@ -113,7 +113,7 @@ class PermissionContext:
     Args:
         step: Step of the call.
         call_id: Id of the call in the history.
-        suggestion: Ruling if the function returns none: ``allow`` or ``ask``.
+        suggestion: What the rules, the mode and the tool's judge decide: ``allow`` or ``ask``.
         reason: Rule or mode behind the suggestion.
         read_only: True if the tool is marked ``read_only``, or would make this call read-only.
         session_id: Session id; empty if none.
@@ -139,7 +139,7 @@ class PermissionContext:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """Question to a person: about a pending call, or from a running tool.
+    """Question for a person, about a pending call or from a running tool.
 
     Args:
         call_id: Id of the call in the history; the answer refers to it.
@@ -181,12 +181,12 @@ class JudgeContext:
         attended: True if a person can be asked.
         deny: Patterns of deny rules on this tool's arguments, as written. The tool must enforce them itself,
             because only the tool interprets its arguments.
-        approved: True if the mode, a rule for the whole tool or a person's answer allows its calls; deny and
-            ask rules still apply.
+        approved: True if the mode, a rule for the whole tool or a person's answer allows calls to the tool;
+            deny and ask rules still apply.
         plan: True in ``plan`` mode: changes and questions are forbidden, so an allowed call must be
             ``read_only``.
         seconds: Remaining seconds of the run; None for no limit.
-        on_piece: Callback for output while the call is tried; None if not set.
+        on_piece: Callback for output of a trial run of the call; None if not set.
         tool_timeout: Seconds for a tool without its own timeout; None for no limit.
     """
 
@@ -219,7 +219,7 @@ class Rule(NamedTuple):
 
     ``shell`` matches every call of that tool, ``read_*`` every tool with that prefix, ``shell(git *)`` calls
     with any argument that matches ``git *``, ``write_file(path=docs/*)`` calls whose argument `path` matches.
-    Several named arguments are separated by commas and must all match. ``*`` is any text, ``?`` one
+    Several named arguments are separated by commas and must all match. ``*`` matches any text, ``?`` one
     character.
 
     Args:
@@ -256,7 +256,7 @@ class Rule(NamedTuple):
         return self.is_about(tool) and any(self._fits(form, too_long) for form in forms)
 
     def is_about(self, tool: str) -> bool:
-        """Return True if the rule can match a call of the tool."""
+        """Return True if the rule can match a call to the tool."""
         return fnmatch.fnmatchcase(tool, self.tool)
 
     def _fits(self, args: Mapping[str, Any], too_long: bool) -> bool:
@@ -322,8 +322,8 @@ class PermissionRules:
         deny: Calls that are never made.
         ask: Calls that a person is asked about.
         allow: Calls that are made without asking.
-        shared: True for rules that serve several agents or tools added later: a rule for an unknown tool is
-            then valid. Otherwise it is rejected.
+        shared: True for rules that serve several agents, or tools added later. A rule for an unknown tool is
+            then valid; otherwise it is rejected.
 
     Raises:
         ConfigError: A rule is invalid; see `Rule`.
@@ -352,15 +352,15 @@ class PermissionRules:
 
     @property
     def is_empty(self) -> bool:
-        """True if the rules are empty."""
+        """True if there are no rules."""
         return self._parsed == _NO_RULES
 
     def find(self, behavior: Behavior, tool: str, call: Mapping[str, Any] | Forms) -> Rule | None:
-        """Return the first rule of a kind that matches a call, or None."""
+        """Return the first rule with this behavior that matches a call, or None."""
         if not self._parsed[behavior]:
             return None
         seen = _seen(call, behavior)
-        unsure = behavior != "allow"  # text too long to match counts as denied or asked
+        unsure = behavior != "allow"  # deny and ask rules match text that is too long to check
         rules = self._parsed[behavior]
         return next((rule for rule in rules if rule.matches(tool, *seen, too_long=unsure)), None)
 
@@ -369,11 +369,11 @@ class PermissionRules:
         return any(rule.args and rule.is_about(tool) for rule in self.each())
 
     def names(self, behavior: Behavior, tool: str) -> bool:
-        """Return True if a rule of a kind matches every call of a tool."""
+        """Return True if a rule with this behavior matches every call to a tool."""
         return any(not rule.args and rule.is_about(tool) for rule in self._parsed[behavior])
 
     def patterns(self, behavior: Behavior, tool: str, call: Mapping[str, Any] | Forms) -> tuple[str, ...]:
-        """Return the first argument pattern of each rule of a kind whose other patterns match the call."""
+        """Return the first argument pattern of each rule with this behavior whose others match the call."""
         seen = _seen(call, behavior)
         rules, unsure = self._parsed[behavior], behavior != "allow"
         matching = [rule for rule in rules if rule.args and rule.rest.matches(tool, *seen, too_long=unsure)]

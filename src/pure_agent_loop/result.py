@@ -145,7 +145,7 @@ class AgentResult(Generic[Out_co]):
         if self.stop_reason not in ("error", "invalid_output") or failure is None:
             return self
         if isinstance(failure, PureAgentLoopError):
-            raise failure.with_traceback(None)  # the message is for the caller; the loop's frames say nothing
+            raise failure.with_traceback(None)  # the loop's frames would not help the caller
         raise LLMError(f"The run failed: {self.error}", failure) from failure
 
     def unwrap(self) -> Out_co:

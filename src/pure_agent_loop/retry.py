@@ -77,7 +77,7 @@ def is_transient(error: BaseException) -> bool:
     """Return True if the same request may succeed later."""
     if isinstance(error, LLMError):
         return error.is_transient
-    # asyncio's own TimeoutError is not the builtin one before Python 3.11.
+    # Before Python 3.11, asyncio.TimeoutError is not the builtin TimeoutError.
     if isinstance(error, (ConnectionError, TimeoutError, asyncio.TimeoutError)):
         return True
     sdk = sys.modules.get("openai")  # if the SDK is not imported, it cannot have raised the error
@@ -135,8 +135,8 @@ class RetryHandler:
         Args:
             fn: Function to call.
             args: Positional arguments.
-            on_retry: Function called (awaited, if async) before each wait, with a `RetryAttempt`; one with
-                three parameters gets the number of the retry, the error and the delay in seconds.
+            on_retry: Function called before each wait, and awaited if async. It gets a `RetryAttempt`; if it
+                has three parameters, the number of the retry, the error and the delay in seconds.
             kwargs: Keyword arguments.
 
         Raises:

@@ -150,7 +150,7 @@ class SessionManager:
 
         Raises:
             ConfigError: There is nothing to resume.
-            SessionLockedError: The session is still in use after `timeout`; another process works on it.
+            SessionLockedError: The session is still in use after `timeout`.
             SessionError: The session cannot be opened.
         """
         begin = partial(agent.prepare, None, session_id=session_id, sessions=self.store, deps=deps)
@@ -168,7 +168,7 @@ class SessionManager:
         def holds(session_id: str) -> bool:
             try:
                 return test(self.store.read(session_id).records, session_id)
-            except SessionError:  # unreadable or deleted meanwhile; `load` reports why
+            except SessionError:  # unreadable, or deleted in the meantime; `load` reports why
                 return False
 
         return [info for info in self.store.list() if holds(info.id)]
@@ -187,8 +187,8 @@ class SessionManager:
     ) -> None:
         """Answer a question, from any process. `resume` then continues the run.
 
-        The first answer counts. The error for a second answer contains the first one, so a caller can tell if
-        it was its own.
+        The first answer counts. The error for a second answer contains the first one, so a caller can tell
+        whether that was its own.
 
         Args:
             session_id: Id of the session.
@@ -242,7 +242,7 @@ class SessionManager:
         give_result(self.store, session_id, call_id, result, is_error=is_error, by=by)
 
     def fork(self, session_id: str, step: int | None = None, new_id: str | None = None) -> str:
-        """Create a session from a copy of the beginning of another session.
+        """Create a session from a copy of another session's first steps.
 
         Answers for calls that have not begun are not copied: the new session asks again.
 
@@ -275,7 +275,7 @@ class SessionManager:
         return repairing.repair(session_id)
 
     def delete(self, session_id: str) -> None:
-        """Delete a session, its links and long results here, and the sessions and answers of its subagents.
+        """Delete a session, its links and long results on this machine, and what its subagents recorded.
 
         Raises:
             ConfigError: The id is invalid.
@@ -286,7 +286,7 @@ class SessionManager:
         LinkFolder().forget(session_id)
         lines = (record.to_line().decode().replace("\\", "") for record in loaded)  # unescape quotes
         ResultFolder().remove_named_in(lines)
-        # Search both places: the agent and not the session decides where subagents are recorded.
+        # Search both places, because the agent, not the session, decides where subagents are recorded.
         folder = getattr(self.store, "folder", None)
         for tasks in (TaskStore(), *([TaskStore(Path(folder) / "agents")] if folder else [])):
             for task in tasks.list(session_id):
@@ -327,7 +327,7 @@ def _is_resumable(records: Sequence[Record], session_id: str) -> bool:
 def prune(
     store: SessionStore, days: int, now: float, delete: Callable[[str], None] | None = None
 ) -> list[str]:
-    """Delete finished sessions that were not used for `days` days, and return their ids.
+    """Delete finished sessions that have not been used for `days` days, and return their ids.
 
     Sessions that are in use, waiting, interrupted or unreadable are kept.
 

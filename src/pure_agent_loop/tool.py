@@ -81,14 +81,14 @@ class Tool(Described, Generic[P, R_co]):
         destructive: The effect cannot be undone, so a person is asked in every mode but ``bypass`` unless a
             rule allows the call; or a function of the arguments that decides this, and may return the reason
             as text.
-        polls: The tool polls a changing value, so repeated equal calls do not count as a loop.
+        polls: The tool polls a changing value, so repeated identical calls do not count as a loop.
         exclusive: No other call of the step runs at the same time.
         retries: Number of consecutive `Retry` errors before further calls are rejected.
         external: A browser or another service supplies the result: a run with such a call ends with
             ``waiting_tool`` and resumes when it has the result. The function is only described, not called.
         check: Function of the arguments that returns why a call cannot work, such as "The file is missing.",
-            or None; it may be async, and an error that it raises is the reason too. No person is asked about
-            such a call. The check is repeated when the call is made. It must not have side effects.
+            or None. It may be async; the text of an error that it raises is also a reason. No person is asked
+            about such a call. The check is repeated when the call is made. It must not have side effects.
         examples: Worked examples for the JSON and text tool modes: a user's request and its arguments, such
             as ``("What is in the music folder?", {"path": "music"})``.
         judge: Function that rules on a call: ``(args, context)`` returns a `Permission`, or None to leave the
@@ -98,20 +98,20 @@ class Tool(Described, Generic[P, R_co]):
         untrusted: Results contain third-party text, such as files: the model gets them in a frame that marks
             them as data.
         trusted: Results contain only what the owner wrote or knows, such as an address book: the permission
-            mode ``guard`` takes them for the user's words.
+            mode ``guard`` treats them as the user's words.
         prose: Names of arguments that hold free text, besides those of `pure_agent_loop.guard.PROSE`.
         recipient: Names of arguments for which the mode ``guard`` accepts only the user's words, no
             identifiers from results.
         root: Base folder of the argument ``path``. Permission rules then match the resolved path, however it
             is written.
-        asks: Question to a person about a call, as a template over the arguments: ``"Refund {amount} for
-            {order}?"``. Each view makes its own from name and arguments if it is empty, or if an argument
-            that it names is missing and has no default.
-        running: Words for a call that runs, likewise: ``"Refunding {order}…"``.
+        asks: Question for a person about a call, as a template over the arguments: ``"Refund {amount} for
+            {order}?"``. If it is empty, or names an argument that is missing and has no default, each view
+            builds a question from the tool's name and the arguments.
+        running: Text to show while a call runs, as a template like `asks`: ``"Refunding {order}…"``.
 
     Raises:
         ConfigError: The name is invalid, a parameter has no annotation, a number is out of range, or a
-            template names something that is no argument.
+            template names something that is not an argument.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class Tool(Described, Generic[P, R_co]):
         return await outcome_of_call(partial(self._caller, **kwargs), self.name, prompts)
 
     def call_title(self, template: str, args: Mapping[str, Any]) -> str:
-        """Return a title of a call, safe to show, such as ``tool.call_title(tool.asks, args)``; or ""."""
+        """Return a call's title from a template such as `asks`, safe to show; empty if there is none."""
         if not template:
             return ""
         from pure_agent_loop.schema.titles import title_of
@@ -269,11 +269,11 @@ class Tool(Described, Generic[P, R_co]):
     async def objection(
         self, args: dict[str, Any], earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
     ) -> tuple[str, str] | None:
-        """Return the kind and text of why a call cannot work; None if it may work.
+        """Return the kind and text of the reason why a call cannot work; None if it may work.
 
         Args:
             args: Arguments without a `refusal`.
-            earlier: Calls of the same response that come first and may change what is checked.
+            earlier: Preceding calls of the same response, which may change what is checked.
         """
         if self.check is None:
             return None
@@ -345,8 +345,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 class Toolset(Protocol):
     """Group of tools that may change from step to step, such as those of an MCP server.
 
-    A run enters the toolset when its tools are first needed and exits it when the run ends, in every case.
-    Concurrent runs on one event loop share one entry. `pure_agent_loop.toolsets` has implementations.
+    A run enters the toolset when its tools are first needed and exits it when the run ends, for any reason.
+    Concurrent runs on one event loop enter it once and share it. `pure_agent_loop.toolsets` has
+    implementations.
     """
 
     async def __aenter__(self) -> Any:
@@ -504,11 +505,11 @@ class ToolRegistry:
                 self.register(cast("ToolLike", value))
 
     def entries(self) -> list[Any]:
-        """Return all tools, toolsets and server tools, as `register_many` takes them."""
+        """Return all tools, toolsets and server tools, in the form that `register_many` accepts."""
         return [*self, *self.toolsets, *self.server_tools]
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool with the name, or None."""
+        """Return the tool with this name, or None."""
         return self._tools.get(name)
 
     def examples_of(self, name: str, prompts: Prompts) -> Sequence[Example]:

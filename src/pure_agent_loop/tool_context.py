@@ -123,7 +123,7 @@ class LiveRun(Protocol):
 
 @dataclass(frozen=True)
 class RunContext(Generic[Deps_co]):
-    """Run that a user function is called in, and the value passed as ``deps=``.
+    """Run during which a user function is called, and the value passed as ``deps=``.
 
     A tool, prompt function, hook, permission function, output function or output check gets it if its first
     parameter is annotated with `RunContext`; the model never sees that parameter.
@@ -234,7 +234,7 @@ def run_moves() -> None:
 
 
 def has_end() -> bool:
-    """Return True if the end of the current run is the end of its work in this process."""
+    """Return True if the work of the current run in this process ends when the run ends."""
     return not _MOVES.get()
 
 

@@ -42,7 +42,7 @@ def test_enter_carries_out_a_plan_and_changes_the_mode(chat, pal):
     screen.until("/ commands")
     screen.type(ENTER)  # no plan yet
     screen.type("plan it" + ENTER)
-    screen.until("Enter carries this out")
+    screen.until("Press Enter to carry this out")
     idle(screen)
     screen.type(ENTER)
     screen.until("(?s)Carry out the plan.*❯ y")

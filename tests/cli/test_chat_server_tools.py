@@ -30,7 +30,7 @@ def words(pal):
 def test_one_answer_allows_a_tool_of_a_server_until_the_rule_is_removed(chat, words):
     script = [weather("Oslo"), weather("Rome"), "Both.", weather("Bonn"), "Again.", weather("Lima"), "Last."]
     screen = chat(script, *words, "Compare them", rows=60)
-    screen.until("Yes, and all calls of mcp__good__weather this session")
+    screen.until("Yes, and all calls to mcp__good__weather this session")
     screen.type("x" + ENTER)
     screen.until("Answer with y, s, t, a or n")
     screen.type("\x7ft" + ENTER)
@@ -43,7 +43,7 @@ def test_one_answer_allows_a_tool_of_a_server_until_the_rule_is_removed(chat, wo
     screen.type("/permissions remove mcp__good__weather" + ENTER)
     screen.until("rule removed: mcp__good__weather")
     screen.type("And here?" + ENTER)
-    screen.until("Yes, and all calls of mcp__good__weather this session")
+    screen.until("Yes, and all calls to mcp__good__weather this session")
     screen.type("n" + ENTER)
     screen.until("Last.")
     leave(screen)

@@ -149,7 +149,7 @@ class TestInTmux:
         assert source.read_text() == "two\nlast\n"
         screen.type("/time 1" + ENTER)
         screen.until(r"Step 1 of 3, .*: Hello\.")
-        screen.until(r"The changes of the files since then")
+        screen.until(r"These diffs show what changed since then")
         assert "two" in screen.all
         assert source.read_text() == "two\nlast\n"
         screen.type("/rewind" + ENTER)

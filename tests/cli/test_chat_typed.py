@@ -134,7 +134,7 @@ def test_an_editor_writes_text(chat, pal, missing):
     screen.type("\x18\x05")
     screen.until("text> !touch ran")
     if missing:
-        screen.until(f"another editor opens: VISUAL={missing}")
+        screen.until(f"no such program: VISUAL={missing}; opening another editor")
     send(screen)
     assert said(screen.server.requests[0]) == "!touch ran"
     assert not (pal.workspace / "ran").exists()

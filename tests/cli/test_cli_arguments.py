@@ -216,7 +216,7 @@ def test_help_begins_with_common_options_and_groups_the_commands(capsys):
     shown = capsys.readouterr().out
     first = [line.split("  ")[0] for line in shown.splitlines()[4:7]]
     assert first == ["pal", 'pal "QUESTION"', "pal init"]
-    assert "'pal run WORD' runs a task of one word" in " ".join(shown.split())
+    assert "'pal run WORD' runs a one-word task" in " ".join(shown.split())
     assert re.findall(r"^(\S.*):$", shown, re.M) == [*GROUPS, "options"]
     for title, commands in GROUPS.items():
         listed = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0]

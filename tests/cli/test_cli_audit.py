@@ -130,7 +130,7 @@ def test_one_call_is_shown(pal, log):
 def test_a_log_is_checked(pal, log):
     done = pal("audit", "verify")
     assert done.returncode == 0
-    assert done.stdout.startswith("Intact: 6 lines. Not signed: anyone who can write the file could")
+    assert done.stdout.startswith("Intact: 6 lines. Not signed: anyone with write access could alter")
     assert pal("audit", "verify", PAL_LANG="zh").stdout.startswith("完好：6 行。未签名")
     noted = done.stdout.split()[-1]
     assert pal("audit", "verify", "--contains", noted).returncode == 0

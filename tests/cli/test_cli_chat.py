@@ -680,7 +680,7 @@ class TestUndo:
         screen.until(r"Reverted: src/a\.py")
         assert source.read_text() == "one\nlast\n"
         screen.type("/redo" + ENTER)
-        screen.until(r"Changed again: src/a\.py")
+        screen.until(r"Redone: src/a\.py")
         assert source.read_text() == "two\nlast\n"
         screen.type("/diff" + ENTER)
         screen.until("two")

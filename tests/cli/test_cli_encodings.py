@@ -62,4 +62,4 @@ def test_both_ways_in(pal):
     assert "--attach FILE" in done.stderr
     done = pal("-p", "sum up", "--attach", "dump.txt")
     assert done.returncode == 2
-    assert "is not text" in done.stderr
+    assert "is neither text" in done.stderr

@@ -60,7 +60,7 @@ def test_files_go_with_a_task(ask, pal):
     assert image["type"] == "image_url"
 
 
-@pytest.mark.parametrize(("name", "said"), [("none.txt", "cannot be read"), ("some.bin", "is not text")])
+@pytest.mark.parametrize(("name", "said"), [("none.txt", "cannot be read"), ("some.bin", "is neither text")])
 def test_a_file_that_cannot_be_sent_is_an_error(pal, name, said):
     (pal.workspace / "some.bin").write_bytes(b"\0\1")
     done = pal("-p", "explain", "-a", name)

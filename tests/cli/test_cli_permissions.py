@@ -108,7 +108,7 @@ class TestWithoutTerminal:
         assert (done.returncode, done.stdout) == (DENIED, "")
         assert (
             'pal: error: calculator(expression="6*7") needs a person\'s permission (the rule '
-            "'calculator'), and there is no terminal to ask at. To permit it, leave out --ask calculator.\n"
+            "'calculator'), and there is no terminal to ask on. To permit it, leave out --ask calculator.\n"
         ) in done.stderr
         assert "pal: waiting_permission, 1 step" in done.stderr
         assert "<- list_dir" not in done.stderr  # none of the calls of that answer has run
@@ -179,7 +179,7 @@ def test_the_rule_that_is_named_allows_the_call(tool, args):
 )
 def test_how_a_call_can_be_permitted(tool, args, how):
     said = denial_hint({"tool": tool, "args": args, "reason": "the mode 'ask'"}, PermissionRules())
-    assert said.partition("there is no terminal to ask at.")[2] == how
+    assert said.partition("there is no terminal to ask on.")[2] == how
     assert "needs a person's permission (the mode 'ask')" in said
     assert "old_text" not in said
     assert "xxx" not in said or tool == "rm"

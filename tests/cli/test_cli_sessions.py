@@ -137,7 +137,7 @@ class TestRun:
         assert ("user", "thank you") in said(server)
         headless = pal("run", "--no-tools", "yes", "--resume")
         assert headless.returncode == 2
-        assert f"--resume needs a session ID here. Sessions of this folder: {trip}" in headless.stderr
+        assert f"--resume needs a session ID here. Sessions in this folder: {trip}" in headless.stderr
 
     def test_continue_takes_the_session_used_last(self, pal, trip):
         run(pal, ["Hi."], "--session", "other", "hello")
@@ -189,7 +189,7 @@ class TestRun:
     def test_a_session_that_is_not_there_is_an_error_with_the_newest_three(self, pal, store):
         empty = pal("run", "--resume", "nope", "hi")
         assert (empty.returncode, empty.stdout) == (2, "")
-        assert "There is no session 'nope'. There are none." in empty.stderr
+        assert "There is no session 'nope'. No sessions are recorded here." in empty.stderr
         for number in range(4):
             with JsonlStore(store.folder, now=lambda n=number: 1e9 + n).open(f"s{number}") as log:
                 log.append("run", {"task": "x"})
@@ -203,7 +203,7 @@ class TestRun:
     def test_continue_with_nothing_is_an_error(self, pal):
         done = pal("run", "--continue", "hi")
         assert done.returncode == 2
-        assert f"No session of {pal.workspace} to resume. To start one:" in done.stderr
+        assert f"No session to resume in {pal.workspace}. To start one:" in done.stderr
 
     @pytest.mark.parametrize("option", ["--session", "--resume"])
     @pytest.mark.parametrize("name", ["x" * 201, "", " ", "a\nb", "\x1b[2J"])

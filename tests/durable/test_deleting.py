@@ -84,7 +84,7 @@ def test_a_run_at_work_is_deleted_only_if_it_may_be_stopped(shared, until):
     until(lambda: shared.marks() == [f"start {MARK}"])
     refused = shared.pal("tasks", "delete", handle.run_id, "--yes")
     assert refused.returncode == 2
-    assert f"Not ended: {handle.run_id}. Nothing was deleted." in refused.stderr
+    assert f"These runs have not ended: {handle.run_id}. Nothing was deleted." in refused.stderr
     assert handle.status() == "running"
     unasked = shared.pal("tasks", "delete", handle.run_id, "--stop")
     assert (unasked.returncode, "--yes is needed" in unasked.stderr) == (2, True)

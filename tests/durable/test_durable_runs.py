@@ -50,7 +50,7 @@ def test_an_id_that_is_used_is_refused_for_anything_else(working):
         ("other", "put 4", None),
         ("worker", "put 4", "elsewhere"),
     ]:
-        with pytest.raises(RunExistsError, match="'used' exists"):
+        with pytest.raises(RunExistsError, match="'used' already exists"):
             engine.submit(agent, task, run_id="used", session_id=session)
     assert engine.submit("worker", "put 4", run_id="used").result(60).content == "Did 1."
 
@@ -158,9 +158,9 @@ def test_a_run_that_fails_says_why(working):
 def test_unknown_agent_is_rejected_with_the_known_names(working):
     with pytest.raises(ConfigError, match="Known agents: careful, limited, other, worker"):
         working.engine.submit("nobody", "put 1")
-    with pytest.raises(ConfigError, match="task must be a non-blank text"):
+    with pytest.raises(ConfigError, match="task must be a non-blank string"):
         working.engine.submit("worker", " ")
-    with pytest.raises(ConfigError, match="task must be a non-blank text"):
+    with pytest.raises(ConfigError, match="task must be a non-blank string"):
         working.engine.submit("worker", None)
     with pytest.raises(ConfigError, match="priority=0"):
         working.engine.submit("worker", "put 1", priority=0)

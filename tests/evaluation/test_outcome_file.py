@@ -245,7 +245,7 @@ def test_outcome_of_a_broken_evaluator_is_asked_again(out):
 )
 def test_file_with_other_content_is_refused_and_unchanged(out, content):
     out.write_bytes(content)
-    with pytest.raises(ConfigError, match="line 1 is not an outcome of an evaluation"):
+    with pytest.raises(ConfigError, match="line 1 is not an evaluation outcome"):
         asked(Dataset(["a"]), out)
     assert out.read_bytes() == content
 
@@ -253,7 +253,7 @@ def test_file_with_other_content_is_refused_and_unchanged(out, content):
 def test_folder_pipe_and_missing_folder_are_refused_before_a_question(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     for wrong in (tmp_path, tmp_path / "none" / "o.jsonl", tmp_path / "pipe"):
-        with pytest.raises(ConfigError, match=r"cannot be written|not an outcome"):
+        with pytest.raises(ConfigError, match=r"cannot be written|not an evaluation outcome"):
             Dataset(["a"]).run(Agent(llm=ScriptedLLM([])), out=wrong)
     (tmp_path / "cases.json").write_text('["a"]')
     assert main(["eval", str(tmp_path / "cases.json"), "--model", "m", "--out", str(tmp_path)]) == 2

@@ -106,7 +106,7 @@ def test_repeats_for_a_difference():
     assert difference.error == pytest.approx(math.sqrt(2 * 2 / 7 * 2 / 4) / 2)
     assert difference.repeats_for(0.5) == math.ceil(4 * (2.8016 * difference.error / 0.5) ** 2)
     assert difference.repeats_for() == difference.repeats_for(0.05) == 898
-    assert "would show with about" in str(report(a="1").compare(report(a="0")))
+    assert "both runs need about" in str(report(a="1").compare(report(a="0")))
 
 
 def test_several_scores_share_the_level():

@@ -491,7 +491,7 @@ async def test_requests_above_the_limit_wait():
         seen = [delta async for delta in limited.chat_stream(USER)]
         assert clock.elapsed == 60
         notices = [delta.notice for delta in seen if delta.notice]
-        assert notices[0] == "Waiting 50 s: m is at its limit per minute."
+        assert notices[0] == "Waiting 50 s: m is at its per-minute limit."
         assert len(notices) == 4
         await limited.aclose()
 

@@ -101,7 +101,7 @@ def test_behind_a_prefix(serve, taken_off):
 def test_a_prefix_is_a_path():
     with pytest.raises(ConfigError, match="prefix='agents/' is not a path"):
         Settings(prefix="agents/")
-    with pytest.raises(ConfigError, match="must be tasks as non-blank text"):
+    with pytest.raises(ConfigError, match=r"must be tasks \(non-blank strings\)"):
         Settings(starters=["Report", " "])
 
 

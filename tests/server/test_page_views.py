@@ -126,6 +126,7 @@ def test_the_agent_and_its_model_are_chosen_where_the_server_allows_it(serve, vi
     guest.page.get_by_role("button", name="grand").click()
     guest.page.get_by_role("button", name="Retry").last.click()
     guest.page.wait_for_selector("header .about >> text=grand")
+    guest.wait(".end", 2)
     assert seen == ["grand", "scripted", "grand"]
     with server.client() as client:
         refused = client.post("/api/runs", json={"text": "Hello", "model": "huge"})

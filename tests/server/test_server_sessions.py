@@ -36,7 +36,9 @@ def answer(request):
 
 @pytest.fixture(scope="module")
 def server(serve):
-    return serve(answer, people={"ada": ["use"]}, limits={"viewer_seconds": 3, "origins": [APP], "rate": 500})
+    return serve(
+        answer, people={"ada": ["use"]}, limits={"viewer_seconds": 10, "origins": [APP], "rate": 500}
+    )
 
 
 def finished(client, text, **about):

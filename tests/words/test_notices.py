@@ -51,7 +51,7 @@ FOR_PROGRAMS = {
     "acp/prompts.py": 4,
     "acp/wire.py": 4,
     "server/api/about.py": 1,
-    "server/api/operation.py": 2,
+    "server/api/operation.py": 1,
     "server/api/runs.py": 2,
     "server/api/sockets.py": 4,
     "server/api/streams.py": 1,

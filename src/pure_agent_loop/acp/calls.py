@@ -35,7 +35,7 @@ def summarize(tool: str, args: Mapping[str, Any], folder: Path, title: str = "")
 
     Args:
         folder: The folder that paths are relative to.
-        title: The title in the words of the tool; empty if it has none.
+        title: The tool's own title for the call; empty if it has none.
     """
     first = next((value for value in args.values() if isinstance(value, str) and value.strip()), "")
     words = first if tool == "shell" and first else " ".join(filter(None, (tool, first)))
@@ -61,7 +61,7 @@ def as_diff(planned: Planned, folder: Path) -> dict[str, Any]:
 
 
 def as_plan(args: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the plan update of a call of the todo tool; None if its arguments are invalid."""
+    """Return the plan update for a call to the todo tool; None if the arguments are invalid."""
     items = args.get("items")
     if not isinstance(items, list):
         return None

@@ -32,7 +32,7 @@ class EditorFiles(Workspace):
 
     Args:
         root: The folder.
-        editor: The editor; it also shows changes as diffs in their calls.
+        editor: The editor, which also shows each change as a diff in its call.
     """
 
     def __init__(self, root: Path, editor: Editor) -> None:
@@ -94,7 +94,7 @@ class EditorFiles(Workspace):
             status = folder.status(parts[-1])
             require_replaceable(status, path)
             if status is not None and (status.st_nlink > 1 or not self._is_text(path)):
-                # The editor would change the file's other hard links, or its encoding.
+                # The editor would change the file's other hard links or its encoding.
                 return super().write(path, data)
             try:
                 self._editor.write(self._absolute(path), text)

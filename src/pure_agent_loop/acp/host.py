@@ -60,7 +60,7 @@ class Asked:
     Args:
         text: The question, without the diff.
         planned: The planned change of a file; None if it cannot be predicted.
-        rules: Rules that would cover calls of this kind; empty if every such rule would be too broad.
+        rules: Rules that would cover similar calls; empty if every such rule would be too broad.
     """
 
     text: str

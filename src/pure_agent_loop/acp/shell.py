@@ -30,7 +30,7 @@ class EditorShell(Shell):
     """A shell that runs commands in editor terminals, except read-only trial runs.
 
     Args:
-        editor: The editor; it shows each terminal in its call.
+        editor: The editor, which shows each terminal inside the tool call that opened it.
         workspace_root: See `Shell`.
         options: See `Shell`.
     """
@@ -79,7 +79,7 @@ class EditorShell(Shell):
                 await self._editor.terminal("release", **terminal)
 
     async def _terminal_output(self, terminal: Mapping[str, Any], exit_status: Mapping[str, Any]) -> Finished:
-        """Return the terminal's output for a command that left no result file: stopped, or never started."""
+        """Return the terminal's output for a command without a result file (stopped or never started)."""
         response = await self._editor.terminal("output", **terminal)
         code = exit_status.get("exitCode")
         return Finished(code if isinstance(code, int) else _UNKNOWN_CODE, str(response.get("output") or ""))

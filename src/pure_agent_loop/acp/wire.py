@@ -36,7 +36,7 @@ class RpcError(PureAgentLoopError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response, and a function to call after it was sent."""
+    """A response, and a function to call after the response was sent."""
 
     result: Mapping[str, Any]
     after: Callable[[], Awaitable[None]] | None = None

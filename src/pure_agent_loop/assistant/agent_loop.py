@@ -98,10 +98,10 @@ class AgentLoop:
         limits: Further limits. Of ``max_turns`` and `max_iterations`, and of the two `max_tool_calls`, the
             smaller one applies.
         language: ``en`` or ``zh`` for the framework's texts; None for the language of the context builder.
-        trust_folder: Use ``AGENTS.md`` and the skills of the workspace. None uses them if a person trusted
-            their exact content in ``pal run``. Texts that are left out are logged.
-        agent_options: Further arguments of `Agent`: ``can_use_tool``, ``permission_mode`` (``auto``),
-            ``hooks``; ``audit`` (an `AuditLog` in the data folder; None for no log).
+        trust_folder: True uses ``AGENTS.md`` and the skills of the workspace. None uses them only if a person
+            trusted their exact content in ``pal run``. Texts that are left out are logged.
+        agent_options: Further arguments of `Agent`, such as ``can_use_tool``, ``hooks``, ``permission_mode``
+            (default: ``auto``) and ``audit`` (default: an `AuditLog` in the data folder; None for no log).
 
     Raises:
         ConfigError: An argument is invalid; the message names it and the fix.

@@ -55,8 +55,9 @@ class ContextBuilder:
             default of the environment.
         words: Custom texts by section: ``dataclasses.replace(words_for("en"), safety="...")``.
         read_notes: Include the project's ``AGENTS.md`` files, if they are trusted.
-        trust_folder: Use the texts in this folder; or the `Guidance` with the texts that a person trusts.
-            None uses them if a person trusted their exact content in ``pal run``. Texts left out are logged.
+        trust_folder: True uses the texts in this folder; or the `Guidance` with the texts that a person
+            trusts. None uses them only if a person trusted their exact content in ``pal run``. Texts that
+            are left out are logged.
         now: Function that returns the time for the note.
 
     Raises:

@@ -159,7 +159,7 @@ class MemoryStore:
         return _parse(text)
 
     def search(self, query: str, limit: int = 5) -> list[MemoryEntry]:
-        """Return the entries that match a query best, best first, newer before older.
+        """Return the entries that match a query best, best first; of equal matches, the newer first.
 
         Args:
             query: Words in any script; rare words have more weight.

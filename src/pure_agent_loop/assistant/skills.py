@@ -78,8 +78,8 @@ class SkillsLoader:
         folders: Trusted folders that contain skill folders; a list, or one.
         workspace: A project; its skills are in ``.agents/skills``.
         trust_project: Use the project's skills. A model follows the text of skills, so read them before you
-            trust them. False reports them in `problems`; a function returns True for trusted bytes, at each
-            read.
+            trust them. False only reports them in `problems`. A function is called with the bytes at each
+            read, and returns True if they are trusted.
         user: Include ``~/.agents/skills``.
         language: ``en`` or ``zh`` for the tool; None for the language of the agent.
         words: Custom texts to use instead of those of the language.

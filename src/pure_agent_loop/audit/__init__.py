@@ -1,6 +1,6 @@
 """Audit log: every tool call as a line of a hash chain, with verification and queries.
 
-    log        the log that an agent writes: from a call to a line
+    log        the log that an agent writes, with a line for each call and each result
     chain      crash-safe appends from several processes; lines, hashes and the recorded end
     folder     log files, and the writers' lock
     verifying  one pass over all lines, whatever their content

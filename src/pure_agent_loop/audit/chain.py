@@ -1,9 +1,9 @@
-"""Append to an audit log that several processes write, and that each of them may leave unfinished.
+"""Append to an audit log that several processes write. A killed writer may leave its last line unfinished.
 
-Under the lock: read the head, process bytes that a killed writer left after it, append, and update the head.
-Nothing is ever removed. An unfinished line gets a newline and a following line that describes it (``torn``);
-any damage that a writer cannot cause gets a line that `verify` reports (``cut``, ``foreign``, ``head``,
-``lost``).
+A writer holds the lock while it reads the head, processes bytes that a killed writer left after the head,
+appends its lines, and updates the head. Nothing is ever removed. An unfinished line is ended, and the next
+line describes it (``torn``). Damage that no writer can cause is recorded in a line that `verify` reports
+(``cut``, ``foreign``, ``head``, ``lost``).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class UnfinishedTail:
         self._digest.update(data)
 
     def mark(self) -> dict[str, Any]:
-        """Return the fields by which a `torn` line marks these bytes as known."""
+        """Return the fields that identify these bytes in a `torn` line."""
         return {"bytes": self.size, "sha256": self._digest.hexdigest()}
 
 
@@ -208,7 +208,7 @@ class Walk:
 
 # -- recorded end of an audit log, in a small separate file, so that a truncated log is detected ---------
 # The file has two slots of 512 bytes, written in turn. An interrupted write can damage only the newer
-# slot; the other one still holds the end before the last line.
+# slot; the other slot still holds the end of the log as it was one write earlier.
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ def _parse_slot(place: bytes, number: int, sealer: Sealer) -> Head:
 
 
 def _inconsistency(heads: list[Head]) -> str:
-    """Return a problem, unless the turns of the slots are consecutive or there was only one write."""
+    """Return a problem unless the slots' turns are consecutive or there was only one write."""
     turns = [head.turn for head in heads]
     is_consistent = turns == [0] or (len(turns) == 2 and turns[0] == turns[1] + 1)
     return "" if is_consistent else "one of its two slots is missing or old"
@@ -466,7 +466,7 @@ class ChainWriter:
         return replace(head, turn=-1), [{"kind": "head", "what": head_file.problem}]
 
     def _check_key(self, head_file: HeadFile, path: Path) -> None:
-        """Reject a key that the log was not started with: a key change must not go unnoticed."""
+        """Reject any key but the one the log was started with, because a key change must not go unnoticed."""
         reasons = [head_file.problem]
         with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
             try:
@@ -479,7 +479,7 @@ class ChainWriter:
                 raise AuditError(self.folder, f"cannot be continued: {reason}", fix)
 
     def _recover_head(self, number: int, path: Path) -> Head:
-        """Return the end of the log, read from the last file alone."""
+        """Find the end of the log by reading only its last file."""
         head, size = Head(file=number), 0
         with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
             while line := file.readline(MAX_LINE_BYTES):

@@ -118,7 +118,7 @@ def history(
 
 
 def find_call(log: AuditLog | str | os.PathLike[str] | None, number: int) -> ToolCallEntry | None:
-    """Return the call whose line, or whose result's line, has this number; None if there is none.
+    """Return the call whose own line or result line has this number; None if no call has it.
 
     Raises:
         AuditError: A file cannot be read.
@@ -142,7 +142,7 @@ class _CallFilter:
     text: str | None = None
 
     def marks(self) -> list[bytes]:
-        """Return texts that every matching line contains, so that most other lines need not be parsed."""
+        """Return strings that every matching line contains, so that most other lines need not be parsed."""
         filters = {"session": self.session, "tool": self.tool}
         return [f'"{name}":{_quoted(value)}'.encode() for name, value in filters.items() if value is not None]
 
@@ -167,7 +167,7 @@ def _all_text(entry: ToolCallEntry) -> str:
 
 
 def _with_results(path: Path, call_filter: _CallFilter) -> Iterator[tuple[ToolCallEntry, int]]:
-    """Yield calls, each with the line number of its result, or 0. Read backwards: results precede calls."""
+    """Yield calls, newest first, each with the line number of its result, or 0 if it has none."""
     results: dict[int, bytes] = {}
     marks = call_filter.marks()
     for line in _lines_backwards(path):

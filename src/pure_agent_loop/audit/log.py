@@ -90,7 +90,7 @@ class AuditLog:
         self._notes = notes
         self.sealer = Sealer(key)
         self._chain = ChainWriter(self.path, self.sealer, durable=durable, max_bytes=file_bytes, now=now)
-        # By `id` of the call, because calls may be equal.
+        # Keyed by the `id` of the call object, because two calls may compare equal.
         self._open_calls: dict[int, tuple[CallRecord, int]] = {}
 
     def check(self) -> None:
@@ -169,7 +169,7 @@ class AuditLog:
         return shorten(as_text(self._redacted(text)), limit)
 
     def _value(self, value: Any) -> Any:
-        """Return a value redacted, with long texts shortened; if still too long, the start of its JSON."""
+        """Redact a value and shorten its long strings; if it is still too long, shorten its JSON."""
         shortened = _shorten_texts(self._redacted(value))
         text = json.dumps(shortened)
         return shortened if len(text) <= _ARGS_CHARS else _shortened(text)
@@ -186,7 +186,7 @@ def _shorten_texts(value: Any) -> Any:
 
 
 def _shortened(text: str) -> dict[str, Any]:
-    """Return the shortened form of a long text: start, end, hash and length."""
+    """Return the short form of a long string: its start and end, its hash and its length."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"cut": shorten(text, _TEXT_CHARS), "sha256": digest, "length": len(text)}
 

@@ -87,7 +87,7 @@ def verify(
     Args:
         log: The log, its folder, or one of its files; None for the default log.
         key: Key of the log, as for `AuditLog`; unused if `log` is an `AuditLog`.
-        contains: A hash noted earlier (`VerifyReport.last_hash`). A log without a line that has this hash was
+        contains: A hash noted earlier (`VerifyReport.last_hash`). If no line has this hash, the log was
             truncated.
 
     Returns:
@@ -211,7 +211,7 @@ class _Verification:
         return problem and Problem(path.name, number, f"{problem.what} (number {self._walk.count})")
 
     def _has_call(self, fields: dict[str, Any]) -> bool:
-        """Return False for a result without a call: the log was removed while the call was running."""
+        """Return False for a result whose call is missing, as when the log is removed while the call runs."""
         call_key = tuple(fields.get(name) for name in ("pid", "session", "step", "call", "tool"))
         if fields["kind"] == "call":
             self._open[self._walk.count] = call_key

@@ -75,7 +75,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
 
 @contextmanager
 def _log_shown(output: CommandOutput) -> Iterator[None]:
-    """Show otherwise unhandled log records as cleaned messages, as they may contain untrusted text."""
+    """Show log records that nothing else handles, cleaned because they may contain untrusted text."""
     before, logging.lastResort = logging.lastResort, _LastResort(output)
     try:
         yield

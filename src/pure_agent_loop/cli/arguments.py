@@ -27,12 +27,12 @@ class CommandOption:
         is_main: True if ``--help`` shows the flag, not only ``--help-all``.
         key: The setting of ``pal.toml``; empty if files cannot set it. The flag ``--no-...`` turns the
             setting off.
-        variables: The environment variables of the setting; the first non-empty one counts.
-        in_project: The only values that a project's file may set, even if trusted; empty for any value.
+        variables: The environment variables of the setting; the first non-empty one is used.
+        in_project: The only values that a project's file may set, even a trusted file; empty for any value.
         is_joined: True if a list in ``pal.toml`` is joined with commas.
         example: The value in the file that ``pal init`` writes; None for the default.
-        agent: The argument of `Agent` that gets the value unless it is None; empty if no argument gets the
-            unchanged value.
+        agent: The argument of `Agent` that gets the value, unless the value is None; empty if the value is
+            not passed on unchanged.
     """
 
     flags: tuple[str, ...]
@@ -108,7 +108,7 @@ def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
 
 
 def read_options(table: type[Table], arguments: argparse.Namespace) -> Table:
-    """Return parsed arguments as a table; a field without an argument has the default value."""
+    """Return parsed arguments as a table; fields without an argument get their default values."""
     rows = fields(table)  # type: ignore[arg-type]  # every table is a dataclass
     return table(**{row.name: getattr(arguments, row.name) for row in rows if hasattr(arguments, row.name)})
 

@@ -3,7 +3,7 @@
 1. A configured endpoint or key: options, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``,
    then ``OPENAI_MODEL``, ``OPENAI_BASE_URL``, ``OPENAI_API_KEY``.
 2. A model server running on this machine.
-3. The embedded model of the extra ``[local]``.
+3. The embedded model from the ``[local]`` extra.
 
 `runs.choose` makes the choice, also for `Agent`; this module adds messages for the terminal.
 """

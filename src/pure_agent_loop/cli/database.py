@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def store_for(database: str | None) -> Iterator[SessionStore]:
-    """Open the session store of a command that reads; see `engine_to_read`.
+    """Open the session store for a command that only reads; see `engine_to_read`.
 
     Args:
         database: The option ``--database``.
@@ -37,7 +37,7 @@ def store_for(database: str | None) -> Iterator[SessionStore]:
 
 @contextmanager
 def engine_to_read(option: str | None) -> Iterator[Engine]:
-    """Open the engine of a database that must exist if it is named: a mistyped name creates no file.
+    """Open a database's engine; a named database must exist, so that a mistyped name creates no file.
 
     Raises:
         ConfigError: The URL is invalid, or names a file that does not exist.

@@ -1,4 +1,4 @@
-"""Delete sessions in a folder or a database, including all that were not used for some time."""
+"""Delete sessions in a folder or a database, after asking for confirmation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Deletes(Protocol):
         """Delete a session; in a database, also the session's durable runs."""
 
     def delete_stray(self, before: float) -> list[str]:
-        """Delete the ended runs without a session, and return their ids."""
+        """Delete the runs without a session that ended before a time, and return their ids."""
 
 
 class _FileDeletion:

@@ -44,7 +44,7 @@ _NOT_STORED = ("functions", "schema", "subagents_from")
 
 
 def agent_name() -> str:
-    """Return the name of the agent for the conversations of this data folder on this machine."""
+    """Return the name of the agent that continues this data folder's conversations on this machine."""
     place = f"{socket.gethostname()}\0{data_folder().absolute()}".encode("utf-8", "surrogateescape")
     return f"conversation-{hashlib.sha256(place).hexdigest()[:12]}"
 
@@ -70,7 +70,7 @@ def settings_of(
 
 
 def refusal(stored: Mapping[str, Any], toolset: RunToolset, *, shares_costs: bool) -> str:
-    """Return the name of a setting that a worker cannot use; empty if there is none.
+    """Return the names of the settings that a worker cannot use, joined by commas; empty if there are none.
 
     Args:
         shares_costs: True if the worker counts costs in the same database as the conversation.
@@ -82,7 +82,7 @@ def refusal(stored: Mapping[str, Any], toolset: RunToolset, *, shares_costs: boo
 
 
 class ConversationAgent(Agent):
-    """Agent of a worker that continues runs of conversations, each with the settings stored with it."""
+    """A worker's agent that continues runs from conversations, each with the settings stored in the run."""
 
     def __init__(self, output: CommandOutput) -> None:
         super().__init__(agent_name(), api_key="unused", base_url="http://127.0.0.1:9/v1")  # never called
@@ -118,7 +118,7 @@ def _agent_of(stored: Mapping[str, Any], output: CommandOutput) -> Agent:
 
 
 def _made(client: BaseLLMClient, toolset: RunToolset, trusted: Guidance | None) -> dict[str, Any]:
-    """Return what depends on the process that makes an agent, not only on the settings."""
+    """Return the features of an agent that depend on the process that creates it, besides the settings."""
     return {
         "model": origin_of(client),
         "tools": [tool.name for tool in toolset.tools],

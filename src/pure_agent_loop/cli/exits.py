@@ -28,7 +28,7 @@ _BY_KIND = {"done": DONE, "limit": LIMIT, "denied": DENIED, "cancelled": INTERRU
 
 
 def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
-    """Return the exit code for a stop reason; `error_kind` refines "error"."""
+    """Return the exit code for a stop reason; for "error", it also depends on `error_kind`."""
     if stop_reason == "error" and error_kind in TRANSIENT_KINDS:
         return TRANSIENT
     reason = STOP_REASONS.get(stop_reason)  # type: ignore[call-overload] # may be an unknown reason

@@ -1,6 +1,6 @@
 """Show a recorded run in the order of the loop: each value, its event or record, and the line that made it.
 
-The run is replayed offline, so the lines are those of the code that runs now.
+The run is replayed offline, so the lines are those of the current code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Value:
         return {"run": self.run, "step": self.step, "name": self.name, "lines": lines, "value": self.value}
 
     def rows(self) -> list[str]:
-        """Return the value and, if another file than the loop made it, its line, as text."""
+        """Return the value as text and, if code outside the loop made it, the line that made it."""
         value = one_line(json.dumps(_without_empty(self.value), ensure_ascii=False), _MAX_VALUE)
         rows, inner = [f"    {self.name}  {value}"], [line for line in self.way if line[0] != _LOOP]
         if inner:
@@ -96,7 +96,7 @@ class _Walk:
         self._early = []
 
     def all_values(self) -> list[_Value]:
-        """Return all values; values after the last step are counted to that step."""
+        """Return all values; values after the last step are assigned to that step."""
         return [*self.values, *self._early]
 
     def _way(self) -> tuple[Line, ...]:
@@ -113,7 +113,7 @@ class _Walk:
 
 
 def _number(key: str) -> int:
-    """Return the step in the key of a record; 0 for the key of messages that came in."""
+    """Return the step in a record's key; 0 if the key has none, as for incoming messages."""
     step = key.partition(":")[0]
     return int(step) if step.isdecimal() else 0
 

@@ -83,7 +83,7 @@ def ask_for_model(
 def _use_key(options: EndpointOptions, server: Server, key: str) -> str:
     """Save the key of a server and use it from now on; return its place.
 
-    It comes before the settings: settings without a key would fail at each start.
+    The key is saved before the settings, because settings without a key would fail at each start.
     """
     place = keep_key(server.api_key_env, key)
     set_from_file(server.api_key_env, key, place, replaces=True)
@@ -149,7 +149,7 @@ def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server,
 def _asked_model(
     output: CommandOutput, questions: TerminalQuestions, models: Sequence[str], proposed: str = ""
 ) -> str:
-    """Ask for a model of a list, by its number or name, with the proposed one first if it is listed."""
+    """Ask for a model from a list, by number or name; the proposed model is first if it is listed."""
     lasting = [model for model in models if is_lasting(model)] or [*models]
     lasting.sort(key=lambda model: model != proposed)
     if len(models) == 1:
@@ -231,10 +231,10 @@ def _checked_key(
 
 
 def _typed(output: CommandOutput, questions: TerminalQuestions, question: str, default: str = "") -> str:
-    """Return the typed line; the default for Enter. A key is not taken in place of another answer.
+    """Return the typed line, or the default for Enter; ask again if the line contains a key.
 
     Raises:
-        ConfigError: The user leaves: with Enter if there is no default, Esc, a no, or the end of input.
+        ConfigError: The user cancelled: by q, Esc, a no, the end of input, or Enter without a default.
     """
     from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
 

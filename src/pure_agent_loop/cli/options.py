@@ -207,7 +207,7 @@ class ToolOptions:
     functions: list[str] = list_option(
         "--functions",
         metavar="FILE.py",
-        help="add functions of FILE as tools (not sandboxed); repeatable",
+        help="add functions from FILE as tools (not sandboxed); repeatable",
     )
     mcp_tables: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
 
@@ -286,7 +286,7 @@ class LimitOptions:
         "--max-cost-per-person-per-day",
         type=_AMOUNT,
         metavar="N",
-        help="maximum cost per day (UTC) for the runs of one person",
+        help="maximum cost per day (UTC) for one person's runs",
         key="limits.max_cost_per_person_per_day",
         example=5,
     )
@@ -347,7 +347,7 @@ class PermissionOptions:
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: before changes; guard: before changes with values that are not yours; "
+        help="ask: before changes; guard: before changes with values not from you; "
         "auto: allow unless a rule denies; "
         "plan: read-only tools; bypass: never ask (default: {default})",
         is_main=True,
@@ -427,7 +427,7 @@ class ServingOptions(PromptOptions, ToolsetOptions, LimitOptions, EndpointOption
     """Select what ``pal serve`` and ``pal mcp`` serve."""
 
     agents: str | None = option(
-        "--agents", metavar="MODULE:NAME", help="agent, dict of agents by name, or function that makes it"
+        "--agents", metavar="MODULE:NAME", help="agent, dict of agents by name, or function that makes either"
     )
     deps: str | None = option(
         "--deps", metavar="MODULE:NAME", help="function that makes the deps, called once per run"
@@ -449,7 +449,7 @@ class OutputOptions:
         choices=("text", "json", "stream-json", "code"),
         default="text",
         help="text: the answer; json: one object; stream-json: one object per event; "
-        "code: the first code block, or the whole answer without one (default: {default})",
+        "code: the first code block, or the whole answer if there is none (default: {default})",
         is_main=True,
         also=(
             CommandOption(
@@ -480,7 +480,7 @@ class OutputOptions:
         ),
     )
     screen_reader: bool = flag(
-        "--screen-reader", help="words instead of symbols, and nothing that moves", key="screen_reader"
+        "--screen-reader", help="words instead of symbols, and no animation", key="screen_reader"
     )
     no_bell: bool = flag("--no-bell", help="no bell, notification or title when a question waits", key="bell")
     language: Language | None = option(

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.cli.service_log import LogFormatter
 
 PREFIX = "pal: "
-SCHEMA_VERSION = 1  # in every JSON object that a command prints
+SCHEMA_VERSION = 1  # written to every JSON object that a command prints
 BOLD, DIM, RED = "1", "2", "31"
 WIDTH, MAX_WIDTH = 80, 110  # columns if there is no terminal; maximum on a terminal
 _CURRENCY_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥", "INR": "₹"}
@@ -66,7 +66,7 @@ def counted(number: int, noun: str) -> TranslatedText:
 
 
 def former_names_notice() -> str:
-    """Return one notice about variables that are set under a former name; empty if there is none to show."""
+    """Return one notice about all variables that are set under a former name; empty if there are none."""
     names = [
         user_text("cli.renamed_name", former=former, name=name) for former, name in former_names().items()
     ]
@@ -110,7 +110,7 @@ def money(cost: float, currency: str = "USD") -> str:
 
 
 def currency_of(price: object) -> str:
-    """Return the currency of costs: that of the prices in use; empty for a `price` of the caller."""
+    """Return the currency of the prices in use; empty if the caller has set a `price`."""
     from pure_agent_loop.llm.prices import price_list  # reads a file
 
     return price_list().currency if price is None else ""

@@ -21,7 +21,7 @@ CUTOFF = 0.7
 _PREFIX = "PAL_"  # prefix of this program's variables
 # Group of `pal --help` -> command -> (module, with the package unless that is `commands`; function; help).
 # `add_FUNCTION(parser)` adds the arguments. `FUNCTION(options, output)` runs the command and returns the exit
-# code; `options` is the table that the parser's default ``options_type`` names, else the namespace. The
+# code; `options` is an instance of the parser's default ``options_type``, or the namespace without one. The
 # function raises PureAgentLoopError, or ResultLostError if standard output cannot be written.
 GROUPS = {
     "use": {
@@ -31,7 +31,7 @@ GROUPS = {
     },
     "look": {
         "sessions": ("sessions", "sessions", "list, export, fork, repair and delete sessions"),
-        "share": ("share", "share", "share a session by a read-only link with an end date"),
+        "share": ("share", "share", "share a session through a read-only link that expires"),
         "cost": ("cost", "cost", "show what recorded runs cost, and the prices in use"),
         "audit": ("audit", "audit", "show and verify the audit log of tool calls"),
         "replay": ("replay", "replay", "replay a session offline and compare"),
@@ -314,13 +314,13 @@ def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
 def make_parser(loaded: Collection[str] = tuple(COMMANDS)) -> _CommandParser:
     """Return the parser of the command line; arguments are added only to the `loaded` commands.
 
-    The `inner` parser is that of the last of these commands.
+    Its attribute `inner` is the parser of the last loaded command.
     """
     parser = _CommandParser(
         prog="pal",
         usage="pal [-h] [--version] COMMAND ...",
         description=_START,
-        epilog="'pal COMMAND --help' shows the options of a command. 'pal run WORD' runs a task of one word.",
+        epilog="'pal COMMAND --help' shows the options of a command. 'pal run WORD' runs a one-word task.",
     )
     parser.add_argument("--version", action=_VersionAction, version=f"pure-agent-loop {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="pal", required=True)

@@ -31,7 +31,7 @@ LINE_BYTES = 4_096
 YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
 KNOWN = Permission(
     "allow", similar=True
-)  # the mode `guard`: this call, and its recipient is known from now on
+)  # in the mode `guard`: allow the call, and treat its recipients as known from now on
 _ALWAYS, _SHOW = ("a", "always"), ("s", "show")
 MAX_BLANKS = 8  # successive blanks to show unchanged; for more blanks, the number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
@@ -198,7 +198,7 @@ def read_reply(line: str | None) -> Permission:
 
 
 def question_title(request: PermissionRequest, hidden: Collection[str] = ()) -> tuple[str, Collection[str]]:
-    """Return the title of a question about a call, and the arguments that need no line below it.
+    """Return the title of a question about a call, and the arguments to omit from the lines below.
 
     Args:
         hidden: Arguments that a diff shows.
@@ -206,7 +206,7 @@ def question_title(request: PermissionRequest, hidden: Collection[str] = ()) -> 
     named = "command" if request.tool == "shell" else "path"
     text = request.args.get(named)
     shown = blanks_shown(one_line(str(text or ""), MAX_TITLE if named == "command" else MAX_WIDTH))
-    # The title alone shows the argument if it fits, and no character in it needs hiding or quoting.
+    # The title alone shows the argument if it fits without escapes or quotes.
     is_plain = isinstance(text, str) and _as_json(text)[1:-1] == shown == text
     if is_plain and (hidden or named == "command"):
         hidden = {*hidden, named}
@@ -223,9 +223,9 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
     title, hidden = question_title(request, hidden)
-    is_strange = any(origin["is_strange"] for origin in request.origins)  # the lines below say which values
+    is_strange = any(origin["is_strange"] for origin in request.origins)  # the lines below name the values
     reason = user_text("guard_asks_you") if is_strange else request.reason
-    stays = in_each_language("background_stays", reason="").values()  # words that tell of the argument
+    stays = in_each_language("background_stays", reason="").values()  # texts that imply the argument
     hidden = {*hidden, *("background" for words in stays if words in reason)}
     is_usual = not reason or request.reason in in_each_language("mode_asks").values()
     lines = [title if is_usual else f"{title}{user_text('cli.reason', reason=one_line(reason))}"]
@@ -249,7 +249,7 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
 
 
 def origin_lines(origins: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return where each value of a call comes from, as a person reads it, the strange ones first."""
+    """Return lines that tell a person where each value of a call comes from."""
     lines = []
     for origin in origins:
         shown = {name: one_line(str(origin[name]), 200) for name in ("argument", "value", "source", "around")}
@@ -317,7 +317,7 @@ def denial_hint(question: Mapping[str, Any], rules: PermissionRules) -> str:
 
 
 def rule_for(tool: str, args: Mapping[str, Any]) -> str:
-    """Return a rule that allows exactly this call, or else the tool; empty if neither is possible."""
+    """Return a rule for exactly this call, or else for every call to the tool; empty if none is possible."""
     words = (
         value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in args.values()
     )

@@ -1,4 +1,4 @@
-"""What lists of sessions show of each: its title, its age and its last entries."""
+"""Describe a session in a list: its title, its age and its last entries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def age(moment_of_use: float, now: float) -> str:
 
 
 def rename(store: SessionStore, session_id: str, title: str) -> None:
-    """Record a new title of a session. Its place among the sessions that were used last stays.
+    """Record a new title of a session, without changing the time of its last use.
 
     Raises:
         SessionError: The session is in use, or cannot be written.
@@ -47,7 +47,7 @@ def rename(store: SessionStore, session_id: str, title: str) -> None:
     with store.open(session_id) as log:
         if isinstance(log, BaseLog) and log.records:
             log.append("title", {"title": title}, at=log.records[-1].time)
-        else:  # a new session, or one of another package's store
+        else:  # a new session, or a session in another package's store
             log.append("title", {"title": title})
 
 

@@ -13,7 +13,7 @@ from pure_agent_loop.support.language import TranslatedText, user_text
 from pure_agent_loop.support.terminal import one_line
 
 CLEAR_LINE = "\r\x1b[2K"
-CELLS = 20  # of a bar
+CELLS = 20  # length of a progress bar
 PATIENCE_SECONDS = 3.0  # seconds before a wait is shown
 
 

@@ -91,7 +91,7 @@ def _is_agreed(
     output: CommandOutput,
     more: Callable[[], str] | None = None,
 ) -> bool:
-    """Ask whether to trust a part of a folder, unless that was answered before, and store a yes.
+    """Ask whether to trust a part of a folder, unless it is already trusted, and store a yes.
 
     Args:
         kind: Part of the message ids: ``texts``, ``settings`` or ``servers``.

@@ -95,7 +95,7 @@ class SessionTarget:
     ) -> Run:
         """Prepare a run in the session, with pending notices.
 
-        A run that is not recorded continues the previous run.
+        An unrecorded run continues from the history of the previous run.
         """
         inbox = inbox or Inbox()
         try:
@@ -121,9 +121,9 @@ class SessionTarget:
         if self.session_id is not None and self._engine is not None:
             self._engine.bring_notices(self.session_id, inbox, run.prompts, store=self.store)
         if left:
-            # The model gets no id of the run, so that it does not read the answer that the user has not seen.
+            # The model does not get the run's id, so that it cannot read an answer the user has not seen.
             inbox.put(model_text("run_left"), synthetic=True)
-            for info in self.open_engine().queue.find_runs(workflow_ids=[left]):  # none if it was deleted
+            for info in self.open_engine().queue.find_runs(workflow_ids=[left]):  # none if the run is deleted
                 if info.status not in ("pending", "running", "completed"):
                     about = {"run": left, "database": at_database(self._database)}
                     notify(user_text("cli.left_status", **about, status=info.status, error=info.error))
@@ -167,12 +167,12 @@ class SessionTarget:
                 self._leave.callback(self.store.attend(self.session_id).release)
             except SessionLockedError:
                 return False
-            except OSError:  # the lock cannot be created, and neither can records
+            except OSError:  # if the lock cannot be created, records cannot be either
                 return True
         return True
 
     def stamp(self) -> object:
-        """Return a value that changes with each record; None if there is no session, or no stamp."""
+        """Return a value that changes with each record; None if the session or the store has no stamp."""
         stamp = getattr(self.store, "stamp", None)
         return None if stamp is None or self.session_id is None else stamp(self.session_id)
 

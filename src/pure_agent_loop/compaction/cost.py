@@ -1,4 +1,4 @@
-"""Cost of a compaction: what rewriting the prompt prefix costs, against what a shorter prompt saves.
+"""Cost of a compaction: what rewriting the prompt prefix costs, compared with what a shorter prompt saves.
 
 The functions here are pure.
 
@@ -7,8 +7,8 @@ Costs and savings are counted in tokens at the price of an uncached input token:
     cost   = tokens after the cut x (write - read)     these tokens are written to the cache again
     saving = tokens removed x read x requests          each expected request reads fewer tokens
 
-The expected requests are those until the history, growing at its average pace, reaches the limit again; there
-are at most as many of them as there were so far, plus the next one.
+The expected requests are the next one and those until the history, growing at its average pace, reaches the
+limit again. The latter are at most as many as the requests so far.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pure_agent_loop.llm.values import TokenUsage
 # Sources: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching,
 # https://openai.com/api/pricing, https://www.alibabacloud.com/help/en/model-studio/context-cache
 CACHED_PRICE, WRITE_PRICE = 0.1, 1.25
-MAX_CUTS = 100  # maximum cuts to compare: the time for a long history must not be quadratic
+MAX_CUTS = 100  # maximum cuts to compare, so that a long history does not take quadratic time
 
 
 class Rates(NamedTuple):
-    """Prices of a token, as shares of the price of an uncached input token.
+    """Token prices, as shares of the price of an uncached input token.
 
     Args:
         read: Price of a token read from the cache.
@@ -40,7 +40,7 @@ class Rates(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A place from which a history is replaced by a shorter one.
+    """A point from which a shorter history replaces the current one.
 
     Args:
         start: Index of the first message that changes.
@@ -64,12 +64,12 @@ def rates_of(usage: TokenUsage, price: Price | None) -> Rates:
 
 
 def cut_at(start: int, old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut:
-    """Return the cost and the saving of replacing a history from a message on.
+    """Return the cost and the saving if a shorter history is used from message `start` on.
 
     Args:
         old: Tokens of each message of the history.
-        new: Tokens of each message of the shorter history; the first `start` numbers are those of `old`.
-        limit: Tokens that the messages may have.
+        new: Tokens of each message of the shorter history; the first `start` numbers must be those of `old`.
+        limit: Maximum tokens of the messages.
         rounds: Requests so far.
     """
     before, after = sum(old), sum(new)
@@ -86,14 +86,14 @@ def _requests(room: float, before: int, rounds: int) -> float:
 def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut | None:
     """Return the best index from which to replace messages with shorter forms; None if no cut pays off.
 
-    The function is called for a history that is too long, so some cut is needed. Of the cuts that fit and
-    cost at most as much per request as a summary, the one with the highest net saving per request is chosen.
-    If no cut fits, all messages are replaced, because a later rung rewrites the history anyway.
+    The history is too long, so some cut is needed. Choose the cut with the highest net saving per request
+    among those that fit and cost at most as much per request as a summary. If no cut fits, replace all
+    messages, because a later rung rewrites the history anyway.
 
     Args:
         old: Tokens of each message.
         new: Tokens of the shorter form of each message.
-        limit: Tokens that the messages may have.
+        limit: Maximum tokens of the messages.
         rounds: Requests so far.
     """
     changed = [index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
@@ -109,6 +109,6 @@ def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, 
 
 
 def summary_cost(limit: int, before: int, rounds: int, rates: Rates) -> float:
-    """Return the cost of a summary per request: the history is read once more, and half of it remains."""
+    """Return a summary's cost per request: the history is read once more, and half of it remains."""
     cost = limit + limit / 2 * max(0.0, rates.write - rates.read)
     return cost / _requests(limit / 2, before, rounds)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
 WORTH_ASKING = 1_000  # tokens; a shorter history fits any window, so no window lookup is needed
-FORCED_SHARE = 0.5  # share of a rejected request's tokens to which the history is shortened
+FORCED_SHARE = 0.5  # shorten the history to this share of a rejected request's tokens
 TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
 SPOKEN_SHARE = 0.15  # share of the room for older user messages, which are kept verbatim
 SUMMARY_SHARE = 0.2  # share of the room for the summary
@@ -42,7 +42,7 @@ class Ladder:
         share: Share of the window above which a request is shortened.
         unknown_window_tokens: Limit in tokens if the window is unknown.
         keep_tool_tokens: Tokens of the newest tool results to keep complete; in a small window, at most half
-            of the room.
+            of the tokens that messages may have.
         summarise: True to let the model write a summary.
 
     Raises:
@@ -130,7 +130,7 @@ class LadderRun:
         return trim(state.messages, room, words)
 
     def _room(self, state: QueryState, limit: int) -> int:
-        """Convert a server's token limit into estimated tokens."""
+        """Return the estimated tokens that messages may have under a limit in the server's count."""
         fixed, guessed = fixed_tokens(state, self._kit), state.context.estimate(state.messages)
         measured = max(1, measure(state, self._kit).tokens)
         return max(0, int(limit * (fixed + guessed) / measured) - fixed)

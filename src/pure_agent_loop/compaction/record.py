@@ -1,4 +1,4 @@
-"""Record of a part of the history, made without a model: files, tools, and the start of each result."""
+"""Record of part of the history, made without a model: files, tools, and the start of each result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pure_agent_loop.support.parsing import json_or_text
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 
-_LONGEST = 500  # characters; a longer value is content and not a name
+_LONGEST = 500  # characters; a longer string is content, not a name
 _URL = r"https?://[^\s\"'<>|]+"
 _PATH = r"(?:[A-Za-z]:)?[~.]{0,2}[/\\]?[\w.@+-]+(?:[/\\][\w.@+-]+)+"
 _FILE = r"[\w+-][\w.+-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b"
@@ -43,7 +43,7 @@ def _strings(value: object) -> Iterable[str]:
 
 @dataclass(slots=True)
 class HistoryFacts:
-    """Facts from a part of the history, in order, without duplicates.
+    """Facts from part of the history, in order. Files and tools have no duplicates.
 
     Args:
         calls: One line per call: the call and the start of the result.
@@ -54,7 +54,7 @@ class HistoryFacts:
     calls: list[str] = field(default_factory=list)
 
     def write(self, tokens: int, prompts: Prompts) -> str:
-        """Return the record as text; if not all calls fit, only the first and last ones."""
+        """Return the record as text. If not all files or calls fit, keep the first and last ones."""
         files = _ends(list(self.files), tokens // 2)
         parts = [
             f"{prompts.summary_files} {', '.join(files)}" if files else "",
@@ -89,7 +89,7 @@ def _line(call: CompletedCall, text: str, prompts: Prompts) -> str:
 
 
 def _ends(lines: list[str], tokens: int) -> list[str]:
-    """Return the lines that fit; a third of the room is for the oldest lines, which are rarely repeated."""
+    """Return the lines that fit; a third of the room is for the oldest, which are rarely repeated later."""
     sizes = [estimate_tokens(line) + 1 for line in lines]
     if sum(sizes) <= tokens:
         return lines

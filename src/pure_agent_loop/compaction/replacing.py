@@ -1,4 +1,4 @@
-"""Replace the history of a run with a shorter one, and emit the event."""
+"""Replace a run's history with a shorter one, and emit the event."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ async def take_over(
 
     Args:
         limit: Maximum tokens of the request; 0 for the current number.
-        chooses: True to replace only the end of the history, from the cheapest message on.
+        chooses: True to replace only the end of the history, from where `choose_cut` decides.
 
     Returns:
-        False if the new history would not be shorter or not worth the cost; the history is then unchanged.
+        False if the new history would not be shorter, or not worth its cost. The history is then unchanged.
     """
     fixed, before = fixed_tokens(state, kit), measure(state, kit).tokens
     sizes, new_sizes = [*map(estimate_message, state.messages)], [*map(estimate_message, messages)]

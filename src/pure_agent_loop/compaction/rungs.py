@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Keep = Callable[
     [str], "str | None"
-]  # function that stores a text and returns its id; None if the model cannot read it back
+]  # function that stores a string and returns its id; None if the model cannot read it back
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = CompletedCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
@@ -41,7 +41,7 @@ BIG_SHARE = 0.1  # share of the room above which a user message is trimmed like 
 def prune(
     messages: Sequence[HistoryMessage], keep_tokens: int, keep: Keep, prompts: Prompts
 ) -> list[HistoryMessage]:
-    """Reduce old results to a record with the call, the sizes and the first line.
+    """Replace each old result with a record: the call, the result's size, and its first line.
 
     Args:
         keep_tokens: Tokens of the newest results to keep complete; the last round is always kept.
@@ -76,7 +76,7 @@ def _recorded(message: ToolMessage, call: CompletedCall, keep: Keep, prompts: Pr
 
 
 def drop_repeated(messages: Sequence[HistoryMessage], prompts: Prompts) -> list[HistoryMessage]:
-    """Keep only the newest of identical results of repeated calls."""
+    """If repeated calls returned identical results, keep only the newest one."""
     calls, seen = calls_in(messages), dict[tuple[CompletedCall, str], str]()
     changed = list(messages)
     for index in range(len(messages) - 1, -1, -1):
@@ -135,7 +135,7 @@ def _with_notice(
 
 
 def _shortened(messages: list[HistoryMessage], room: int) -> list[HistoryMessage]:
-    """Truncate texts and arguments more and more until they fit; the newest question stays complete."""
+    """Truncate texts and arguments further and further until they fit, except for the newest question."""
     units = units_of(messages)
     free = room - sum(unit.tokens for unit in units if unit.fixed)
     cut = units

@@ -38,7 +38,7 @@ _OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls", "response_format", "
 
 
 class Summariser:
-    """Write summaries with the model of a run.
+    """Write summaries with a run's model.
 
     Args:
         state: State of the run, which counts the tokens.

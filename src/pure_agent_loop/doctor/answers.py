@@ -28,7 +28,7 @@ _CODE_WORD = "banana"
 
 
 def ordered(role: str, question: str) -> list[Message]:
-    """Return a history that begins with a message of the given role, which demands a one-word answer."""
+    """Return a history whose first message has the given role and demands a one-word answer."""
     order = f"Answer every question with the single word {_CODE_WORD.upper()}."
     return [{"role": role, "content": order}, *user(question)]
 

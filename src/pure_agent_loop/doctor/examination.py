@@ -144,7 +144,7 @@ class _Examination:
     async def _answer(
         self, name: str, look: Callable[[], Awaitable[Found]], *, has_answered: bool = False
     ) -> None:
-        """Run one probe; add a finding in any case. A slow answer is not a failure."""
+        """Run one probe, and always add a finding. A slow answer is not a failure."""
         self._watch.begin(name)
         begun = time.monotonic()
         try:

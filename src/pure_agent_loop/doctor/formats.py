@@ -43,7 +43,7 @@ async def image(s: ProbeSession) -> Found:
     text = {"type": "text", "text": "What colour is this image? Answer with one word."}
     picture = {"type": "image_url", "image_url": {"url": _RED}}
     try:
-        with s.trying():  # rejecting the image must not change how images in tool results are sent
+        with s.trying():  # a rejected image must not change how images in tool results are sent
             answer = await s.ask([{"role": "user", "content": [text, picture]}])
     except LLMError as error:
         if error.status is None or error.status < 500:

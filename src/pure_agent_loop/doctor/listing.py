@@ -66,7 +66,7 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
 
 
 async def get_listing(target: Target, timeout: float) -> Any:
-    """Return a server's list of models, as it sends it.
+    """Return a server's list of models, exactly as the server sends it.
 
     Raises:
         LLMError: The server has no list, or the request failed.

@@ -1,4 +1,4 @@
-"""The probes of an examination in order: name, request, and reading of the response."""
+"""The probes of an examination, in order, each with its name, its request, and how to read the response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Probe(NamedTuple):
     Args:
         name: Name of the probe and of its finding.
         run: Sends the request and reads the response; some probes send several, or none.
-        clients: The clients that the probe suits: all, only the client for chat completions, or only the
+        clients: The clients that the probe is for: all, only the client for chat completions, or only the
             other clients.
     """
 

@@ -28,7 +28,7 @@ def as_text(report: ServerReport, width: int, *, head: str = "", paint: Paint = 
         report: The result of an examination.
         width: Terminal width in columns.
         head: Lines that follow the conclusion.
-        paint: Function that colours a text according to a verdict.
+        paint: Function that colours text according to a verdict.
     """
     parts = [conclusion(report, width, paint), *([head] if head else []), details(report, width, paint)]
     return "\n".join(parts)

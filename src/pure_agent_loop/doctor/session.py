@@ -55,11 +55,11 @@ class StoppedError(Exception):
 
 
 async def within(work: Awaitable[T], timeout: float, token: CancelToken | None, late: str) -> T:
-    """Wait for `work`, for at most `timeout` seconds, and until `token` is cancelled.
+    """Wait until `work` ends, `timeout` seconds have passed, or `token` is cancelled.
 
     Args:
         timeout: Seconds.
-        late: Message of the error after the timeout.
+        late: Error message for a timeout.
 
     Raises:
         LLMError: The timeout has expired.

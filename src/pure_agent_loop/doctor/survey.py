@@ -53,7 +53,7 @@ class Survey:
         return any(report.stopped for report in self.reports)
 
     def advice(self) -> str:
-        """Return a sentence that says which model name to use, and why; empty if no protocol can be used."""
+        """Return a sentence with the model name to use, and why; empty if no protocol can be used."""
         best = self.best
         if not best.can_drive:
             return ""
@@ -108,11 +108,10 @@ async def survey(
     watch: Watch | None = None,
     token: CancelToken | None = None,
 ) -> Survey:
-    """Examine a server in each protocol that it supports, or only in the target's. Same arguments as
-    `examine`.
+    """Examine a server in each protocol that it supports, or only in the target's.
 
-    Chat completions are examined first. For each other protocol, one request of a few tokens shows whether
-    the server supports it. The key goes to the target's server only.
+    The arguments are those of `examine`. Chat completions are examined first. For each other protocol, one
+    request of a few tokens shows whether the server supports it. The key goes to the target's server only.
 
     Raises:
         ConfigError: No model is set and the server does not list exactly one, or the URL is invalid.
@@ -180,7 +179,7 @@ async def _recognise(target: Target, timeout: float, token: CancelToken | None) 
 
 
 def _judge(target: Target, error: LLMError) -> Found:
-    """Return whether an error (for example about a missing model) shows that the server has the protocol."""
+    """Return the verdict on a protocol after an error, which may still show that the server supports it."""
     words = shorten(target.cleaned(error.said), 160)
     if error.status is None:
         return _WITHOUT_STATUS.get(error.kind, "no"), words

@@ -102,7 +102,7 @@ class ServerReport:
         target: The server, with the examined model.
         findings: Findings in order.
         before: The package's profile for the server.
-        profile: The profile with what was learned.
+        profile: The same profile, updated with what was learned.
         tool_mode: The best tool mode: ``native``, ``json`` or ``text``; empty if none works.
         reason: Reason for the tool mode.
         answered: True if any response arrived.
@@ -195,7 +195,7 @@ def choose_mode(
     Args:
         acts: Whether the model could call tools, by tried tool mode.
         dropped: True if the tools of a request do not reach the model.
-        rejected: True if the server answered a request with tools with an error status.
+        rejected: True if the server rejected a request that had tools.
     """
     if acts.get("native") and not dropped:
         return "native", notice("doctor.native")

@@ -1,15 +1,15 @@
 """Durable runs: agents on an engine whose runs survive the death of a process. Needs the extra ``[durable]``.
 
     values        statuses, rates and information about runs
-    listener      wake-ups by notifications of PostgreSQL, in place of polls
-    connections   the few connections of a process to PostgreSQL
-    database      the database, this package's tables in it, and the events of runs
-    run_table     the table of runs, with agent, place in the session, and status
+    listener      wake-ups by PostgreSQL notifications, instead of polling
+    connections   a process's few connections to PostgreSQL
+    database      the database, this package's tables in it, and run events
+    run_table     the run table, with each run's agent, place in its session, and status
     carrier       delivery of runs to processes, as a protocol and with DBOS
-    table_carrier  a carrier with run states in a table, for engines that only start processes
-    session_worker  executes the runs of a session for such an engine
-    table_engine  base class of such an engine
-    run_queue     operations on a run, by run id: state, turns, answers, ownership
+    table_carrier  a carrier that keeps run states in a table, for engines that only start processes
+    session_worker  executes a session's runs for such an engine
+    table_engine  base class for such an engine
+    run_queue     operations on a run, given its id: state, turns, answers, ownership
     client        submit and list runs; `Handle`, a view of one run
     task_options  task options, kept until a worker starts the run
     attempt       one attempt to execute a run, and the guard for its session

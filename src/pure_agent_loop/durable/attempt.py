@@ -60,8 +60,7 @@ from pure_agent_loop.tool_context import run_moves
 # -- session store for one attempt to execute a durable run ----------------------------------------------
 # The store marks the session's runs with the id of the durable run, so that the next attempt resumes it. The
 # store detects a takeover of the session, and can stop an attempt between two steps as if the process had
-# died
-# there.
+# died there.
 
 PAUSE_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 60.0
@@ -89,10 +88,10 @@ class Guard:
 
 
 class GuardedLog(SessionLog):
-    """Open session of an attempt.
+    """An attempt's open session.
 
     Args:
-        run_id: Id of the durable run; None for the session of a subagent.
+        run_id: Id of the durable run; None for a subagent's session.
     """
 
     def __init__(self, log: SessionLog, run_id: str | None, guard: Guard) -> None:
@@ -129,8 +128,8 @@ class GuardedLog(SessionLog):
     def append_all(self, rows: Sequence[Row], *, durable: bool = False) -> list[Record]:
         """Write records in one commit unless the attempt is over; see `AppendsMany.append_all`.
 
-        If the worker is stopping, records after the newest point without a running tool are omitted: these
-        are intents of calls that have not begun and will not begin.
+        If the worker is stopping, records after the last point at which no tool is running are omitted: they
+        are only intents of calls that have not begun and will not begin.
 
         Raises:
             HandedBackError: The attempt is over.
@@ -241,7 +240,7 @@ class GuardedStore:
 
 
 def delay_of(earlier: int) -> float:
-    """Return the delay in seconds before an attempt, after a number of attempts without progress."""
+    """Return the seconds to wait before an attempt, given the number of earlier ones without progress."""
     return min(2.0 ** (earlier - 1), _MAX_DELAY_SECONDS) if earlier else 0.0
 
 
@@ -259,7 +258,7 @@ async def insist(
 
 
 def attempts_of(records: Sequence[Record], run_id: str) -> int:
-    """Return the number of attempts of a durable run in a session."""
+    """Return how many attempts of a durable run a session contains."""
     return sum(record.type == "run" and record.data.get(DURABLE_RUN) == run_id for record in records)
 
 
@@ -350,8 +349,8 @@ class Attempt:
         """Execute the run, and retry while its session is unavailable.
 
         Returns:
-            The outcome; None if another process decides the outcome, or if the run must wait for its turn in
-            the session; `run_ahead` is then the run that holds the session.
+            The outcome, or None if another process decides it or the run must wait for its turn in the
+            session. In the latter case, `run_ahead` is the run that holds the session.
         """
         outcome = None
         try:
@@ -397,14 +396,14 @@ class Attempt:
             return done
         if (killed := await self._counted(records)) is not None:
             return killed
-        # Another run has used the session meanwhile: this run starts again after that run.
+        # Another run has used the session in the meantime, so this run starts over after that run.
         must_restart = count > 0 and len(part) < len(records)
         if must_restart:
             await self._in_thread(self._queue.forget_answers, self._run_id)
         run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or must_restart))
         await self._run_shielded(run)
         failure = run.state.failure
-        if isinstance(failure, SessionError):  # a record could not be written: resume from the written ones
+        if isinstance(failure, SessionError):  # a record was not written: resume from the others
             if self.guard.is_cut:
                 raise SessionLockedError(self._session_id, notice("library.another_process"))
             LOG.warning(notice("library.run_again", run=self._run_id, reason=safe_str(failure)))
@@ -412,7 +411,7 @@ class Attempt:
         return outcome_of(run.result())
 
     async def _counted(self, records: Sequence[Record]) -> dict[str, Any] | None:
-        """Count this attempt; return the outcome if too many have ended with their process."""
+        """Count this attempt. If too many attempts have died with their process, return the outcome."""
         if self._is_counted:
             return None
         progress = finished_calls(records) + len(await self._in_thread(self._queue.answers, self._run_id))
@@ -432,7 +431,7 @@ class Attempt:
         return None
 
     def _records(self) -> list[Record]:
-        """Return the newest base and the records after it; all records if this run began before that base.
+        """Return the newest base and later records, or all records if this run began before that base.
 
         A durable run begins only after the earlier ones have ended, so only the newest one may be continued.
         """

@@ -29,15 +29,15 @@ DBOS_RUNS = "workflow_status", "dbos.workflow_status"  # DBOS's table of runs on
 
 
 class Carrier(Protocol):
-    """Stores the states of runs, and delivers their ids to processes. May be used from several threads.
+    """Stores run states, and delivers run ids to processes. May be used from several threads.
 
     A state is one of DBOS's: ``ENQUEUED``, ``PENDING`` (a process executes the run), ``SUCCESS`` (an outcome
     is stored, because the run has ended or waits), ``CANCELLED`` or ``ERROR``. A process that has claimed a
-    run executes an `Attempt`; the outcome counts only if no other process has claimed the run meanwhile.
+    run executes an `Attempt`; its outcome is used only if no other process has since claimed the run.
     """
 
     def errors(self) -> tuple[type[BaseException], ...]:
-        """Return the exception types that mean that the database is unavailable, besides the driver's."""
+        """Return the exception types, besides the driver's, that mean the database is unavailable."""
 
     def open(self) -> None:
         """Create missing tables, and connect. Called before each use.
@@ -48,12 +48,12 @@ class Carrier(Protocol):
         """
 
     def enqueue(self, options: Mapping[str, Any], args: Sequence[Any], add: Callable[[Change], None]) -> None:
-        """Queue a run in one transaction with what `add` writes; do not queue a run that exists.
+        """Queue a run unless it already exists; call `add` in the same transaction.
 
         Args:
             options: ``workflow_id``, ``queue_name`` and ``priority``, as in DBOS.
-            args: Arguments of the run: agent, task, session, and, if set, trace and digest of its options.
-            add: Function that stores the run's turn in its session; called even if the run exists.
+            args: Arguments of the run: agent, task, session, and, if set, trace context and options digest.
+            add: Function that records the run's place in its session; called even if the run exists.
         """
 
     def list(self, **criteria: Any) -> Sequence[Any]:
@@ -67,7 +67,7 @@ class Carrier(Protocol):
         """Requeue a run in the state ``SUCCESS``; do nothing in other states."""
 
     def requeue(self, run_id: str, queue: str) -> None:
-        """Requeue a run that a process executes."""
+        """Requeue a run that a process is executing."""
 
     def cancel(self, run_id: str) -> None:
         """Cancel a queued or executing run, and stop its attempt within about a second."""
@@ -96,7 +96,7 @@ class DbosCarrier:
         return (SQLAlchemyError,)
 
     def open(self) -> None:
-        """Connect, and add the runs of an older version, which had no run table; see `Carrier.open`."""
+        """Connect, and add the runs of older versions, which had no run table; see `Carrier.open`."""
         with self._lock:
             if self._client is None:
                 dbos = import_dbos()
@@ -121,7 +121,7 @@ class DbosCarrier:
         """See `Carrier.enqueue`."""
         import sqlalchemy
 
-        # DBOS has no public access to its transaction.
+        # DBOS offers no public access to its transaction.
         with self._client._sys_db.engine.begin() as connection:
 
             def change(statement: str, *values: Any) -> Any:
@@ -161,7 +161,7 @@ class DbosCarrier:
             self._client = None
 
     def adopt_runs(self) -> None:
-        """Add the runs of an older version, without a run table; safe to interrupt or run concurrently."""
+        """Add the runs of older versions, which had no run table; safe to interrupt or run concurrently."""
         table, has_turns = (
             RunTable(self._database),
             self._database.has_table("pal_turns", "pal_durable.turns"),

@@ -51,7 +51,7 @@ _MAX_PRIORITY = 2_147_483_647
 
 
 class Client:
-    """Durable runs of one database. May be used from several threads.
+    """Durable runs in one database. May be used from several threads.
 
     Args:
         database: Database of the runs.
@@ -300,7 +300,7 @@ class Handle:
         """Wait until the run has ended, or waits for a permission or an external result.
 
         Args:
-            timeout: Maximum seconds to wait, also for an unavailable database; None for no limit.
+            timeout: Maximum seconds to wait, including for an unavailable database; None for no limit.
 
         Raises:
             TimeoutError: The run has not ended in time; it continues.
@@ -376,7 +376,7 @@ class Handle:
 
         Args:
             call_id: Id of the call.
-            result: A text, or a value that can be written as JSON.
+            result: A string, or a value that can be written as JSON.
             is_error: True if the call failed; `result` is then the error.
             by: Name to record as the author of the result; None for the user account of this process.
 
@@ -391,7 +391,7 @@ class Handle:
         return self._queue.database.listener.watch(RUNS, topic)
 
     def _look(self) -> TaskInfo | None:
-        """Return information about the run, complete if it has stopped; None during an outage."""
+        """Return information about the run, with all details once it has stopped; None during an outage."""
         return self._unless_away(self._brief)
 
     def _brief(self) -> TaskInfo:
@@ -433,9 +433,9 @@ def has_stopped(info: TaskInfo) -> bool:
 
 
 async def looks(handle: Handle, after: int) -> AsyncGenerator[tuple[TaskInfo, list[AnyEvent]], None]:
-    """Yield information about a run and its new events, each time that something may have changed.
+    """Yield information about a run and its new events, each time something may have changed.
 
-    When the run has stopped and an item has no events, all events have been yielded.
+    If the run has stopped and an item has no events, all events have been yielded.
 
     Args:
         after: `Event.number` of the last known event.

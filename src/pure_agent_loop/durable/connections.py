@@ -1,4 +1,4 @@
-"""Few connections to PostgreSQL: one pool per process for DBOS, this package's tables and the sessions."""
+"""One small pool of PostgreSQL connections per process, for DBOS, this package's tables and the sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEATS_PER_LEASE = 3
 
 
 class SharedConnections:
-    """Pool of connections. May be used from several threads.
+    """Connection pool. May be used from several threads.
 
     Args:
         url: URL of the database.
@@ -99,7 +99,7 @@ class SharedConnections:
 
 
 class SharedStore(PostgresStore):
-    """Session store on the connections of a database.
+    """Session store that uses a database's connections.
 
     Args:
         owner: Name of the writer; None for a generated name.

@@ -1,4 +1,4 @@
-"""Database for durable runs: URL, connection, this package's tables, and the events of runs."""
+"""Database for durable runs: URL, connection, this package's tables, and run events."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS @limits (name TEXT PRIMARY KEY, ledger TEXT NOT NULL)",
 )
 _PASSWORD = re.compile(r"(?i)(password=)[^&\s]+")
-# The commit does not wait for the disk, because other commits with notifications would wait for it.
+# Commit without waiting for the disk: a commit with notifications holds up all other such commits.
 _NOTIFY = """
 WITH mode AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS set)
 SELECT pg_notify(change.channel, change.topic)
@@ -138,7 +138,7 @@ def default_database() -> str:
 
 def reason_of(error: BaseException) -> str:
     """Return why a database rejected a statement; if permissions are missing, name those that are needed."""
-    # The driver's error, because SQLAlchemy adds lines about the statement.
+    # Use the driver's error, because SQLAlchemy adds lines about the statement.
     cause = getattr(error, "orig", None) or error
     reason = safe_str(cause).splitlines()[0] if cause is not error else safe_str(error)
     return reason + (notice("library.database_rights") if getattr(cause, "sqlstate", None) == "42501" else "")
@@ -171,7 +171,7 @@ class Database:
         new_listener = partial(connect, self.url, application_name="pure-agent-loop listener")
         self.listener = WakeupListener(None if self.is_sqlite else new_listener, self._notify)
         self._files: OpenFiles | None = None  # files that existed when the database was first opened
-        # A server that never answered probably has a wrong URL, so its outage is not waited for.
+        # If a server has never answered, its URL is probably wrong, so do not wait for it.
         self._was_reachable = self.is_sqlite
         self._back_at = -math.inf  # monotonic time at which the last outage ended
         self.lost_since: float | None = None  # monotonic time of the outage's start; None if there is none
@@ -179,12 +179,12 @@ class Database:
 
     @property
     def runs_table(self) -> str:
-        """DBOS table of the runs."""
+        """Name of DBOS's run table."""
         return "workflow_status" if self.is_sqlite else "dbos.workflow_status"
 
     @property
     def engine(self) -> Any:
-        """SQLAlchemy engine with the connections of this process; None on SQLite.
+        """SQLAlchemy engine that uses this process's connections; None on SQLite.
 
         Raises:
             MissingExtraError: The extra is not installed.
@@ -206,7 +206,7 @@ class Database:
         return URL.create("sqlite", database=str(self.path)).render_as_string()
 
     def has_table(self, on_sqlite: str, on_postgres: str) -> bool:
-        """Return True if a table exists, whose name depends on the database."""
+        """Return True if a table exists; its name depends on the kind of database."""
         if self.is_sqlite:
             return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", on_sqlite))
         return bool(self.rows("SELECT 1 WHERE to_regclass(?) IS NOT NULL", on_postgres))
@@ -243,7 +243,7 @@ class Database:
         self._run(write)
 
     def transaction(self, work: Callable[[Change], _T]) -> _T:
-        """Execute several statements in one transaction. The statement may run twice if a connection breaks.
+        """Execute several statements in one transaction. If a connection breaks, `work` may be called twice.
 
         Args:
             work: Function to call with a function that executes one statement and returns the cursor.
@@ -385,7 +385,7 @@ class Database:
             LOG.warning(notice("library.database_back", database=self.display_url, seconds=seconds))
 
     def check_file(self) -> None:
-        """Fail if the database file was removed: a new file would start the runs again.
+        """Fail if the database file was removed, because with a new file all runs would start over.
 
         Raises:
             DurableError: The file was removed or replaced.
@@ -469,7 +469,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def storable(text: str) -> str:
-    """Return a text that every database accepts: without NUL and unpaired surrogates."""
+    """Replace NUL and unpaired surrogates in a string, because some databases reject them."""
     return clean_text(text).replace("\0", "\ufffd")
 
 
@@ -548,12 +548,11 @@ class SharedLimits:
 # -- events of durable runs for readers in other processes, as rows in the database ----------------------
 # Complete events are kept. Deltas of an answer are joined, and deleted when the whole answer is stored. For a
 # partial output, only the difference from the previous one in the same step is stored.
-# Events are for display: the session is authoritative, so a run does not fail if an event cannot be
-# written.
+# Events are for display: the session is authoritative, so a run does not fail if an event cannot be written.
 
 
 class EventClock:
-    """Writes the events of all runs of a worker together, in one transaction per `FLUSH_SECONDS`.
+    """Writes the events of all of a worker's runs together, in one transaction per `FLUSH_SECONDS`.
 
     Args:
         in_thread: Function that runs a function in a thread and returns an awaitable.
@@ -566,7 +565,7 @@ class EventClock:
         self._turn = asyncio.Lock()  # one write at a time keeps the order of the events
 
     def note(self, writer: EventWriter) -> None:
-        """Write the buffered events of a run soon."""
+        """Write a run's buffered events soon."""
         if writer not in self._writers:
             self._writers.append(writer)
         if self._task is None:
@@ -582,7 +581,7 @@ class EventClock:
             self._task = None
 
     async def write(self, writers: Sequence[EventWriter]) -> None:
-        """Write the buffered events of runs now."""
+        """Write the given runs' buffered events now."""
         async with self._turn:
             batches = [(writer, *writer.take()) for writer in writers]
             rows = [row for _, rows, _ in batches for row in rows]
@@ -603,7 +602,7 @@ class EventClock:
 
 
 class EventWriter:
-    """Buffers the events of one attempt, which its clock writes in batches."""
+    """Buffers one attempt's events, which the clock writes in batches."""
 
     def __init__(self, clock: EventClock, run_id: str, attempt: str) -> None:
         self._clock, self._run, self._attempt = clock, run_id, attempt
@@ -623,7 +622,7 @@ class EventWriter:
         self._clock.note(self)
 
     def _join(self, event: AnyEvent) -> bool:
-        """Join an event to a buffered event of the same kind; return False if there is none."""
+        """Merge an event into a buffered event of the same kind; return False if there is none."""
         for number in range(len(self._buffer) - 1, -1, -1):
             last = self._buffer[number]
             if last.step != event.step or event.type not in (*_DELTAS, _PARTIAL):
@@ -647,7 +646,7 @@ class EventWriter:
         LOG.warning("%d events of run %s were not written: %s", number, self._run, error)
 
     def take(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """Return the rows of the buffered events, and the keys of deltas whose answer is now complete."""
+        """Return the buffered events as rows, and the keys of deltas whose answer is now complete."""
         batch, self._buffer = self._buffer, []
         first, self._place = self._place, self._place + len(batch)
         rows = [
@@ -683,9 +682,9 @@ class EventWriter:
 
 
 def _difference(old: str, new: str) -> tuple[int, int, str]:
-    """Return the lengths of the common start and end of two texts, and the rest of the new one."""
+    """Return the lengths of two strings' common start and end, and the rest of the new one."""
     most = min(len(old), len(new))
-    # The texts may be long, so that the first difference is found by halving.
+    # The strings may be long, so find the first difference by bisection.
     start = bisect_left(range(1, most + 1), True, key=lambda length: old[:length] != new[:length])
     rest = range(1, most - start + 1)
     end = bisect_left(rest, True, key=lambda length: old[-length:] != new[-length:])
@@ -693,7 +692,7 @@ def _difference(old: str, new: str) -> tuple[int, int, str]:
 
 
 def _is_needed(event: AnyEvent) -> bool:
-    """Return True for a part that viewers need: a call that may be asked about, or the times of thinking."""
+    """Return True for a part that viewers need: a pending call, or finished thinking with its times."""
     part: dict[str, Any] = event.data["part"]
     return bool(
         part.get("ended")
@@ -703,7 +702,7 @@ def _is_needed(event: AnyEvent) -> bool:
 
 
 def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
-    """Return the next events of a run. The event numbers increase, with gaps.
+    """Return a run's next events. The event numbers increase, with gaps.
 
     Args:
         after: Number of the last known event; 0 to begin at the first.

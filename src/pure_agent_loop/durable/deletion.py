@@ -18,7 +18,7 @@ from pure_agent_loop.support.language import notice
 
 STOP_SECONDS = 30.0  # seconds for a worker to notice a cancelled run and close the session
 _PAUSE = 0.1
-# Pattern of the id of a subagent's task.
+# Pattern of a subagent task's id.
 _SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")
 _MAX_CHILD_ID = 64  # maximum length of a subagent's session id; see `subagents.child`
 _OWN = ("answers", "answered", "runs", "exits", "cancelled", "inputs", "firings", "notices", "events")
@@ -51,7 +51,7 @@ class Deletion:
             stop: True to cancel the runs that have not ended.
 
         Raises:
-            ConfigError: A run has not ended, or its session holds more than these runs.
+            ConfigError: A run has not ended, or its session also holds other runs or tasks.
             DurableNotFoundError: A run does not exist.
             SessionLockedError: A session is in use.
         """
@@ -107,7 +107,7 @@ class Deletion:
         return stray
 
     def runs_of(self, session_id: str) -> set[str]:
-        """Return the durable runs of a session, including those that have not started."""
+        """Return a session's durable runs, including those that have not started."""
         found = {record.data[DURABLE_RUN] for record in self._records(session_id, DURABLE_RUN)}
         rows = self._database.rows("SELECT run FROM @runs WHERE session = ?", session_id)
         known = sorted(found | {str(run) for (run,) in rows})
@@ -150,7 +150,7 @@ class Deletion:
             return
         self._has_deleted = True
         tables = [str(name) for (name,) in self._database.rows(_TABLES_OF_RUNS[self._database.is_sqlite])]
-        # Delete the row of a run last, because rows of other tables refer to it.
+        # Delete from the run table last, because rows in other tables refer to its rows.
         tables.sort(key=lambda name: name == self._database.runs_table)
 
         def delete(change: Change) -> None:

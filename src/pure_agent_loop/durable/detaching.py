@@ -1,9 +1,9 @@
 """Hand a running run over to an engine: its session is marked first, then a durable run is queued.
 
 The handover is complete when the queueing transaction commits. Before that, the session holds an interrupted
-run, which a person can resume; after that, a worker continues the session as it does after the death of a
-worker, and this process writes no
-further record. With `copies`, the worker continues a copy of the session; see `SessionCopy`.
+run, which a person can resume. After that, a worker continues the session as if an earlier worker had died,
+and this process writes no further record. With `copies`, the worker continues a copy of the session; see
+`SessionCopy`.
 """
 
 from __future__ import annotations

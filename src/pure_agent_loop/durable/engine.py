@@ -49,9 +49,9 @@ class Engine(RunningClient):
         grace: Seconds for running tools to finish when this process stops.
         deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or with a
             `RunContext` as the argument. A sync function runs in a thread.
-        max_attempts: Maximum number of attempts of a run without progress (a finished call or an answer)
-            in between. If the process of an attempt dies, the next attempt starts later, and alone in its
-            process; after the last attempt, the run is ``killed``.
+        max_attempts: Maximum number of attempts per run without progress (a finished call or an answer) in
+            between. If an attempt's process dies, the next attempt starts after a delay, and no other run
+            shares its process. After the last attempt, the run is ``killed``.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -224,7 +224,7 @@ class Engine(RunningClient):
         async def main() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
-                # Only the main thread can set a handler, and not on Windows.
+                # Fails on Windows, and outside the main thread.
                 with contextlib.suppress(NotImplementedError, ValueError):
                     loop.add_signal_handler(number, on_signal, number)
             await self.work(ready)

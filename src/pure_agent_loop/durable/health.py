@@ -32,7 +32,7 @@ _COUNT = """
 SELECT queue_name, status, COUNT(*) FROM {table}
 WHERE name = '{workflow}' AND status IN ({states}) GROUP BY queue_name, status
 """
-_STATES = ("'ENQUEUED', 'PENDING'", "'DELAYED'")  # separate queries, each of which uses an index of DBOS
+_STATES = ("'ENQUEUED', 'PENDING'", "'DELAYED'")  # separate queries, so that each uses a DBOS index
 _ATTEMPTS = "SELECT agent, MAX(attempts) FROM @runs WHERE attempts > 1 AND status = '' GROUP BY agent"
 
 
@@ -82,7 +82,7 @@ class HealthServer:
 
     ``/live`` returns 200 while the process is alive. ``/ready`` returns 200 while the worker takes runs (it
     has started, is not stopping, and its database is available), else 503 with the reason. ``/metrics``
-    returns text for Prometheus. There is no authentication; names of agents and queues are shown.
+    returns text for Prometheus. There is no authentication; agent and queue names are visible.
 
     Args:
         database: Database that the worker uses.
@@ -128,7 +128,7 @@ class HealthServer:
         return 200, self.worker.metrics(measured(self._database))
 
     def _problem(self) -> str:
-        """Return the reason why the worker takes no runs; empty if it takes runs."""
+        """Return why the worker takes no runs; empty if it does."""
         if self.worker is None:
             return "starting"
         if self.worker.is_draining:

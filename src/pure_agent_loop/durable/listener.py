@@ -27,12 +27,13 @@ from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
-# A worker listens to one channel, readers to the other: the events of all runs do not wake all workers.
+# Workers listen to one channel and readers to the other, so that run events do not wake every worker.
 WORK, RUNS = "pal_work", "pal_runs"
-EVENTS = " events"  # suffix: RUN_ID + EVENTS is the topic of a run's events and end; RUN_ID alone, of its end
-SCHEDULES = "schedules"  # topic of changed due times and of outcomes
+# Topic RUN_ID + EVENTS is for a run's events and its end; topic RUN_ID is for its end only.
+EVENTS = " events"
+SCHEDULES = "schedules"  # topic for changed due times and for outcomes
 POLL_SECONDS = 0.1  # poll interval in seconds without notifications
-LONG_SECONDS = 20.0  # interval in seconds of checks with notifications
+LONG_SECONDS = 20.0  # seconds between checks if there are notifications
 SEND_SECONDS = 0.05  # seconds to collect notifications, because a commit with one takes a server-wide lock
 _RETRY_SECONDS = 0.25
 Beat = Callable[[Callable[..., Any]], float]
@@ -51,7 +52,7 @@ class ChangeWatch:
         self._in_loop: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def wake(self) -> None:
-        """End the current wait, or the next one if there is none. May be called from any thread."""
+        """End the current wait, or else the next one. May be called from any thread."""
         self._changed.set()
         if self._in_loop is not None:
             loop, changed = self._in_loop
@@ -77,11 +78,11 @@ class ChangeWatch:
 
 
 class WakeupListener:
-    """The permanent connection of a process. May be used from several threads.
+    """A process's permanent connection, which listens for changes. May be used from several threads.
 
     Args:
         connect: Function that opens a connection in autocommit mode; None on SQLite.
-        notify: Function that sends notifications: pairs of a channel and a text.
+        notify: Function that sends notifications: pairs of a channel and a topic's hash.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class WakeupListener:
 
         Args:
             channel: `WORK` or `RUNS`.
-            topic: What may change, such as a run; empty for everything in the channel.
-            poll: Maximum seconds of a wait without notifications.
+            topic: What to watch, such as a run; empty for everything in the channel.
+            poll: Maximum seconds of one wait if the database has no notifications.
         """
         watch, key = ChangeWatch(poll if self._connect is None else LONG_SECONDS), (channel, _hash(topic))
         with self._lock:
@@ -141,7 +142,7 @@ class WakeupListener:
             watch.wake()
 
     def send(self, channel: str, topic: str) -> None:
-        """Wake the watches of a topic in all processes of the database, soon after this call."""
+        """Wake the watches of a topic in all processes that use the database, soon after this call."""
         if self._connect is None:
             self.wake(channel, topic)
             return
@@ -178,7 +179,7 @@ class WakeupListener:
             self._beats.pop(beat, None)
 
     def execute(self, statement: str | bytes, values: Sequence[Any] = ()) -> Any:
-        """Execute a statement on the connection, for locks.
+        """Execute a statement on the connection, such as one for a lock.
 
         Raises:
             Exception: The database is unavailable.

@@ -1,8 +1,8 @@
 """Detection of dead workers: DBOS does not take over a dead worker's runs by itself.
 
-On one machine each worker locks a file, and the system releases the lock with the process. On PostgreSQL a
-worker holds an advisory lock on the connection of its listener. It also writes a heartbeat, which detects a
-machine that has disappeared, or a process that is frozen with its connection open.
+On one machine each worker locks a file, and the system releases the lock when the process ends. On PostgreSQL
+a worker holds an advisory lock on its listener's connection, and writes heartbeats. If these stop, its
+machine has disappeared, or its process is frozen with the connection open.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pure_agent_loop.support.locking import SessionLock, is_locked, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
 _RECONNECT_SECONDS = 3.0  # after a database outage, other workers need time to reconnect
-# A worker is suspected after this number of checks without its lock: a live worker takes the lock again.
+# A worker is suspected after this many checks in a row without its lock; a live one soon retakes the lock.
 _SIGHTINGS = 3
 _BEATS_PER_LEASE = 3
 _FILE_BEAT_SECONDS = 10.0
-_RECENT_SECONDS = 30.0  # age of a heartbeat up to which a worker counts as alive for people
+_RECENT_SECONDS = 30.0  # maximum heartbeat age at which a worker is shown as alive
 _PG_RECENT = "SELECT executor FROM @workers WHERE extract(epoch FROM clock_timestamp()) - seen < ?"
 _RETRY_SECONDS = 0.25
 _BEAT = """
@@ -75,7 +75,7 @@ class Liveness(Protocol):
         """Release the lock.
 
         Args:
-            has_runs: True to leave the entry of this worker, so that another one takes over its runs.
+            has_runs: True to keep this worker's entry, so that another worker takes over its runs.
         """
 
 
@@ -94,7 +94,7 @@ class FileLiveness:
 
     def suspects(self) -> Sequence[str]:
         """Return all other workers: a lock can only be tested by taking it."""
-        if time.monotonic() >= self._next_beat:  # for people only: the lock says whether a worker is alive
+        if time.monotonic() >= self._next_beat:  # for display only: the lock shows who is alive
             self._next_beat = time.monotonic() + _FILE_BEAT_SECONDS
             self._database.change(
                 "UPDATE @workers SET seen = ? WHERE executor = ?", time.time(), self._executor
@@ -188,7 +188,7 @@ class PostgresLiveness:
             self._execute("SELECT pg_advisory_unlock(?, ?)", _ALIVE, _key(self._executor))
 
     def _beat(self, execute: Callable[..., Any]) -> float:
-        """Write a heartbeat; take the lock on a new connection. Return the seconds until the next one."""
+        """Write a heartbeat; if the connection is new, take the lock. Return the seconds to the next call."""
         connection, is_first = self._database.listener.connections, not self._connection
         if connection != self._connection:
             if self._connection:
@@ -239,7 +239,7 @@ class KnownWorker(NamedTuple):
 
 
 def known_workers(database: Database) -> list[KnownWorker]:
-    """Return all workers with an entry; a dead one has it until another worker takes over from it."""
+    """Return all workers with an entry; a dead one keeps its entry until another worker takes over."""
     rows = database.rows("SELECT executor, host, seen FROM @workers ORDER BY executor")
     if not database.is_sqlite:
         alive = {name for (name,) in database.rows(_PG_RECENT, _RECENT_SECONDS)}

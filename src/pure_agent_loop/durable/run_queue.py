@@ -1,4 +1,4 @@
-"""Queue of the durable runs in one database: what workers and handles do to a run, by run id."""
+"""Queue of the durable runs in one database: operations on a run for workers and handles, by run id."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class RunQueue:
 
     @property
     def all_runs(self) -> RunTable:
-        """The run table, with the runs of an older version. Raises the errors of `carrier`."""
+        """The run table, after adding the runs of older versions. Raises the errors of `carrier`."""
         _ = self.carrier  # adds them
         return self.runs
 
@@ -103,7 +103,7 @@ class RunQueue:
         self.database.close()
 
     def agents(self) -> dict[str, str]:
-        """Return the names of the registered agents, each with the queue of its runs."""
+        """Return the queue of each registered agent, by agent name."""
         rows = self.database.rows("SELECT name, queue FROM @agents ORDER BY name")
         return {str(name): str(queue) for name, queue in rows}
 
@@ -131,10 +131,10 @@ class RunQueue:
         max_attempts: int | None = None,
         add: Callable[[Change], None] = lambda _: None,
     ) -> None:
-        """Queue a run, unless it exists; see `Client.submit`.
+        """Queue a run unless it already exists; see `Client.submit`.
 
         Args:
-            work: Names of the agent, the task, and the session.
+            work: Agent name, task, and session id.
             queue: Queue of the agent.
             packed: Options of the task, in the form of `pack_options`.
             priority: Priority of the run, or None.
@@ -169,7 +169,7 @@ class RunQueue:
             return [task_info(run) for run in self.carrier.list(**criteria)]
 
     def with_attempts(self, infos: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Return information about runs with the numbers of attempts."""
+        """Return the same information, with each run's number of attempts added."""
         attempts: dict[str, int] = {}
         for start in range(0, len(infos), MAX_VALUES):
             attempts |= self.runs.attempts([info.run_id for info in infos[start : start + MAX_VALUES]])
@@ -202,7 +202,8 @@ class RunQueue:
     def void_approvals(self, run_ids: Sequence[str]) -> dict[str, list[dict[str, str]]]:
         """Return the approved calls that were not made, by run.
 
-        The worker's code has changed since the question: the tool is missing, or rejects the arguments.
+        This happens if the worker's code has changed since the question, so that the tool is missing or
+        rejects the arguments.
         """
         found: dict[str, list[dict[str, str]]] = {}
         for start in range(0, len(run_ids), MAX_VALUES):
@@ -219,7 +220,7 @@ class RunQueue:
         return found
 
     def note_void_approvals(self, infos: Sequence[TaskInfo]) -> None:
-        """Add the approved calls that were not made to the details of runs, as `void_approvals`."""
+        """Add approved calls that were not made to the runs' details, as `void_approvals`."""
         found = self.void_approvals([info.run_id for info in infos])
         for info in infos:
             if info.run_id in found:
@@ -230,8 +231,8 @@ class RunQueue:
         info = self.brief(run_id)
         if info.has_ended:
             return info
-        # Recorded first, so that a concurrent requeue (after an answer or a dead worker) does not bring the
-        # run back.
+        # Record this first, so that a concurrent requeue (after an answer or a dead worker) does not bring
+        # the run back.
         self.database.change("INSERT INTO @cancelled (run) VALUES (?) ON CONFLICT DO NOTHING", run_id)
         if info.status in WAITING:
             # The carrier treats a waiting run as ended; `cancel` works only on a queued run.
@@ -286,13 +287,13 @@ class RunQueue:
         if not rows:
             check_waits(what, call_id, steps)
         first, first_by, at = rows[0]
-        # If equal, a repeated transaction has read its own first write.
+        # A repeated transaction reads its own first write, which is equal.
         if (first, first_by, at) != (verdict, *author):
             raise already_answered(call_id, read_json(first), first_by, at)
         self._resume_if_answered(self.brief(run_id))
 
     def resume_answered(self) -> list[str]:
-        """Resume runs that are fully answered, but were not requeued by the process that answered.
+        """Resume runs whose questions are all answered, but which the answering process did not requeue.
 
         Returns:
             The ids of the resumed runs.
@@ -346,7 +347,7 @@ class RunQueue:
         return given
 
     def forget_answers(self, run_id: str) -> None:
-        """Delete the answers of a run that starts again, because they belong to earlier calls."""
+        """Delete the answers of a run that starts over, because they belong to earlier calls."""
         self.database.change("DELETE FROM @answers WHERE run = ?", run_id)
         self.database.change("DELETE FROM @answered WHERE run = ?", run_id)
 
@@ -363,7 +364,7 @@ class RunQueue:
         return bool(self.database.rows("SELECT 1 FROM @cancelled WHERE run = ?", run_id))
 
     def take_turn(self, run_id: str) -> str:
-        """Return the id of the unfinished run ahead in the session; empty if it is this run's turn.
+        """Return the id of the unfinished run ahead in the session; empty if this run's turn has come.
 
         Durable runs of one session are executed one after another, in the order in which they were submitted.
         Until a run has ended, even while it waits for an answer or its worker is dead, no other run starts in
@@ -385,7 +386,7 @@ class RunQueue:
         return ""
 
     def stop(self, run_id: str, session_id: str, stop_reason: str) -> None:
-        """Store that a run has ended or waits; if it has ended, release the next run of its session."""
+        """Record that a run has ended or waits; if it has ended, release the next run of its session."""
         self.runs.note_status(run_id, status_of(stop_reason))
         if stop_reason not in WAITING:
             self.runs.release(session_id)
@@ -398,7 +399,7 @@ class RunQueue:
             self.database.listener.send(WORK, SCHEDULES)
 
     def register_agents(self, agents: Mapping[str, str]) -> None:
-        """Register agents, each with the queue it takes its runs from."""
+        """Register agents and their queues."""
         for name, queue in agents.items():
             self.database.change(
                 "INSERT INTO @agents (name, queue) VALUES (?, ?) "
@@ -408,11 +409,11 @@ class RunQueue:
             )
 
     def hand_over(self, executor: str, run_id: str | None = None, queue: str = "") -> list[str]:
-        """Requeue the runs that a worker executes.
+        """Requeue the runs that a worker is executing.
 
         Args:
-            executor: Worker that executes the runs.
-            run_id: Only run to requeue; None for all.
+            executor: Worker that is executing the runs.
+            run_id: The only run to requeue; None for all.
             queue: Queue to use; empty for each run's own queue.
 
         Returns:
@@ -423,7 +424,7 @@ class RunQueue:
         runs = [run for run in running if run_id in (None, run.workflow_id)]
         for run in runs:
             carrier.requeue(run.workflow_id, queue or run.queue_name or PARKED_QUEUE)
-            # The run was cancelled meanwhile, and the requeue has revived it.
+            # If the run was cancelled in the meantime, the requeue has revived it.
             if self.is_cancelled(run.workflow_id):
                 carrier.cancel(run.workflow_id)
         return [run.workflow_id for run in runs]
@@ -442,9 +443,9 @@ class RunQueue:
         return self.database.means_loss(getattr(error.__cause__, "orig", None) or error.__cause__)
 
     def note_outcomes(self) -> None:
-        """Store the status of runs that an older version has executed, or whose worker was interrupted."""
+        """Record the status of runs that an older version has executed, or whose worker was interrupted."""
         stale = self.runs.stale()
         for start in range(0, len(stale), MAX_VALUES):
             for info in self.find_runs(workflow_ids=stale[start : start + MAX_VALUES]):
-                if "SUCCESS" in states_of(info.status):  # skip a run that was resumed meanwhile
+                if "SUCCESS" in states_of(info.status):  # skip a run that has since been resumed
                     self.runs.note_status(info.run_id, info.status)

@@ -1,8 +1,8 @@
-"""Table of the durable runs, for lists and turns: no query reads runs that it does not return.
+"""Table of the durable runs, for listing runs and for deciding whose turn it is in a session.
 
 DBOS stores whether a run is queued, running or finished; for DBOS, a run that waits for a person has
-finished. This table adds the agent, the session with the run's place in it, and the status of a finished run.
-The status is written before DBOS marks the run as finished, so it counts only together with DBOS's status.
+finished. This table adds the agent, the session, the run's place in it, and the status of a finished run.
+The status is written before DBOS marks the run as finished, so it is valid only if DBOS's status agrees.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ WHERE name = ? AND status = 'PENDING' AND executor_id IS NOT NULL GROUP BY execu
 _BEGIN = """
 UPDATE @runs SET attempts = CASE WHEN progress < ? THEN 1 ELSE attempts + 1 END, progress = ? WHERE run = ?
 """
-# An answer counts as progress, so the attempts restart. A run that has ended meanwhile keeps its status.
+# An answer counts as progress, so the attempts restart. A run that has since ended keeps its status.
 _RESUME = f"UPDATE @runs SET status = '', attempts = 0 WHERE run = ? AND {_OPEN}"  # noqa: S608 - constants
 _OF_PROCESS = """
 SELECT workflow_uuid FROM {workflows}
@@ -95,7 +95,7 @@ ORDER BY listed.run LIMIT 500
 
 
 class RunTable:
-    """Table of the runs of one database. May be used from several threads."""
+    """Run table of one database. May be used from several threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -115,15 +115,15 @@ class RunTable:
         Args:
             max_attempts: See `begin_attempt`; 0 for the worker's setting.
             status: Status of a run that has stopped; empty for any other run.
-            change: Function that executes one statement, in the transaction that submits the run: the places
-                of a session then have the order of the commits.
+            change: Function that executes one statement in the transaction that submits the run, so that
+                places in a session follow the order of commits.
         """
         if not self._database.is_sqlite:  # SQLite has only one writer, so it needs no lock
             change("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", f"pal session {session_id}")
         change(_ADD, run_id, agent, session_id, status, created, max_attempts, session_id)
 
     def add_missing(self, infos: Iterable[TaskInfo]) -> None:
-        """Add runs that a version without this table has submitted, in their order."""
+        """Add runs that a version without this table has submitted, in the given order."""
         for info in infos:
 
             def write(change: Change, info: TaskInfo = info) -> None:
@@ -137,18 +137,18 @@ class RunTable:
         return bool(self._database.rows("SELECT 1 FROM @runs WHERE run = ?", run_id))
 
     def note_status(self, run_id: str, status: str) -> None:
-        """Store how a run has stopped, before DBOS marks it as finished."""
+        """Record how a run has stopped, before DBOS marks it as finished."""
         self._database.change("UPDATE @runs SET status = ? WHERE run = ?", status, run_id)
 
     def resume(self, run_id: str) -> None:
-        """Store that a run no longer waits, before DBOS queues it."""
+        """Record that a run is no longer waiting, before DBOS queues it."""
         self._database.change(_RESUME, run_id)
 
     def ahead(self, run_id: str) -> tuple[str, bool] | None:
         """Return the first unfinished run ahead in the session; None if there is none.
 
         Returns:
-            Id of that run, and True if its outcome is stored: it waits, or an older version executed it.
+            Id of that run, and True if its outcome is stored (it waits, or an older version executed it).
         """
         rows = self._database.rows(self._sql(_AHEAD), run_id)
         return (str(rows[0][0]), rows[0][1] == "SUCCESS") if rows else None
@@ -157,7 +157,7 @@ class RunTable:
         """Return ids of runs that are not in the table, in the order in which they take their turns.
 
         Args:
-            has_turns: True if an older version's table of turns exists: runs in it have begun.
+            has_turns: True if an older version's turn table exists; runs in that table come first.
         """
         join = "LEFT JOIN @turns AS turns ON turns.run = workflow.workflow_uuid" if has_turns else ""
         order = "CASE WHEN turns.run IS NULL THEN 1 ELSE 0 END, turns.place, " if has_turns else ""
@@ -179,7 +179,7 @@ class RunTable:
         return [(str(run_id), str(session_id)) for run_id, session_id in rows]
 
     def release(self, session_id: str | None = None) -> list[str]:
-        """Requeue parked runs whose turn has come, of one session or of all; return their ids."""
+        """Requeue parked runs whose turn has come, in one session or in all; return their ids."""
         more = first = ""
         if session_id is not None:
             more, first = f"AND mine.session = ? AND mine.{_OPEN}", "ORDER BY mine.place LIMIT 1"
@@ -252,10 +252,10 @@ class RunTable:
         self._database.change("UPDATE @runs SET attempts = attempts - 1 WHERE run = ?", run_id)
 
     def note_exit(self, host: str, pid: int, code: int) -> tuple[bool, list[str]]:
-        """Store the exit code of a worker's process with the runs that it executed.
+        """Store the exit code of a worker process with the runs that it was executing.
 
         Returns:
-            True if the process was a worker of this database, and the ids of the runs.
+            Whether the process was a worker of this database, and the ids of the runs.
         """
         known = self.has_worker(host, pid)
         runs = [str(run) for (run,) in self._database.rows(self._sql(_OF_PROCESS), WORKFLOW, host, pid)]

@@ -1,5 +1,4 @@
-"""Serialize values for DBOS as JSON, never as pickle, because write access to the database must not allow
-running code."""
+"""Serialize values for DBOS as JSON, never as pickle: database write access must not allow running code."""
 
 from __future__ import annotations
 

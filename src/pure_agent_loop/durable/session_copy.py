@@ -1,5 +1,4 @@
-"""Hand a run over to an engine that continues a copy of the session, so that the session accepts new
-tasks."""
+"""Hand a run over to an engine that continues a copy of the session, which itself accepts new tasks."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ _QUEUED = "SELECT run FROM @runs WHERE run = ? UNION SELECT run FROM @deleted WH
 
 
 class SessionCopy:
-    """Receiver for `Run.detach` of a run whose session may be in any store, and may be continued meanwhile.
+    """Receiver for `Run.detach`; the session may be in any store, and may be continued in the meantime.
 
         handle = await run.detach(SessionCopy(engine), "helper", to_session("chat"))
 
-    The session is marked before the durable run is queued: from then on it takes new tasks, but its last run
-    cannot be resumed there. If the process dies in between, `left` removes the mark.
+    The session is marked before the durable run is queued. A marked session takes new tasks, but its last run
+    cannot be resumed there. If the process dies before the run is queued, `left` removes the mark.
 
     Args:
         engine: Engine that continues the copy.
@@ -52,7 +51,7 @@ class SessionCopy:
     def left(self, store: SessionStore, session_id: str) -> str:
         """Return the id of the durable run that continues the last run of a session; empty if there is none.
 
-        If that run was never queued, because its process died before, the session can be resumed afterwards.
+        If that run was never queued, because its process died first, the session can be resumed again.
 
         Raises:
             DurableError: The database is unavailable.

@@ -1,4 +1,4 @@
-"""Execute the durable runs of one session, for engines that start processes: `TableEngine`, Ray."""
+"""Execute one session's durable runs, for engines that start processes: `TableEngine`, Ray."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from pure_agent_loop.support.failures import LOG
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
-WATCH_SECONDS = 1.0  # seconds between checks whether an executing run was cancelled
+WATCH_SECONDS = 1.0  # seconds between checks for cancellation of the current run
 
 
 def open_runs(url: str) -> tuple[RunQueue, TableCarrier]:
-    """Open the runs of a database."""
+    """Open a database's run queue and carrier."""
     database = StatesDatabase(url)
     carrier = TableCarrier(database)
     return RunQueue(database, carrier=carrier, waits=True), carrier
 
 
 class SessionWorker:
-    """Executes the runs of one session in this process.
+    """Executes one session's runs in this process.
 
     Args:
         database: URL of the database.
         session_id: The session.
         agents: Agents by name.
-        deps: Function that makes the deps of each attempt; see `Engine`.
+        deps: Function that makes the deps for each attempt; see `Engine`.
         max_attempts: Maximum number of attempts without progress; see `Engine`.
         lease: Seconds without a heartbeat after which a writer on PostgreSQL may be replaced.
     """
@@ -56,13 +56,13 @@ class SessionWorker:
         self._deps, self._max_attempts, self._lease = deps, max_attempts, lease
         self._executor = new_executor()
         self.run_id = ""
-        """Id of the run that executes; empty if none."""
+        """Id of the run being executed; empty if none."""
         self._attempt: Attempt | None = None
         self._task: asyncio.Task[dict[str, Any] | None] | None = None
         self._is_draining = False
 
     async def work(self) -> None:
-        """Execute the runs of the session until none is left, or the next one has to wait."""
+        """Execute the session's runs until no run is left, or the next one has to wait."""
         queue, carrier = open_runs(self._url)
         open_store = partial(queue.database.sessions, owner=self._executor, lease=self._lease)
         store = await asyncio.to_thread(open_store)
@@ -89,7 +89,7 @@ class SessionWorker:
     async def _execute(
         self, queue: RunQueue, carrier: TableCarrier, store: SessionStore, run_id: str, args: Sequence[Any]
     ) -> bool:
-        """Execute a run; return False if its session has to wait for something else."""
+        """Execute a run; return False if no further run of the session can be executed here now."""
         name, task, session_id, trace_context, inputs = [*args, None, None][:5]
         outcome: dict[str, Any] | None
         if not await insist(queue, asyncio.to_thread, carrier.claim, run_id, self._executor):

@@ -76,20 +76,21 @@ class StatesDatabase(Database):
 
     @property
     def runs_table(self) -> str:
-        """Table of the states."""
+        """Name of the table with the states."""
         return "@carried"
 
 
 class TableCarrier:
-    """States of runs, and the process that executes each. A subclass or `poke` starts the processes.
+    """Run states, and the process that executes each run. A subclass or `poke` starts the processes.
 
-    A process that executes runs calls `first_run`, `claim`, an `Attempt`, and `finish`. If the process dies
-    in between, the next one starts at `first_run`: the session's journal records all finished effects.
+    A process that executes runs calls `first_run` and `claim`, executes an `Attempt`, and calls `finish`. If
+    it dies in between, the next process starts at `first_run`, because the session's journal has recorded all
+    finished effects.
 
     Args:
         database: Database of the runs.
-        poke: Function to call with ``wake`` or ``cancel`` and a run id after a run was queued or cancelled.
-            It only saves time: the starter of processes also checks for runs at intervals.
+        poke: Function to call with ``wake`` or ``cancel`` and the run id after a run was queued or cancelled.
+            It only saves time, because whatever starts the processes also checks for runs at intervals.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class TableCarrier:
         """Create missing tables; see `Carrier.open`.
 
         Raises:
-            ConfigError: The runs of this database have their states in DBOS.
+            ConfigError: The run states of this database are kept by DBOS.
         """
         with self._lock:
             if self._is_open:
@@ -190,7 +191,7 @@ class TableCarrier:
     # -- for processes that execute runs --------------------------------------------------------
 
     def next_session(self, without: Collection[str] = ()) -> str | None:
-        """Return the session of the queued or interrupted run that comes first; None if there is none.
+        """Return the session of the first queued or interrupted run; None if there is no such run.
 
         Args:
             without: Sessions to exclude.
@@ -209,12 +210,12 @@ class TableCarrier:
         return bool(self._move(run_id, _UNFINISHED, "status = 'PENDING', executor_id = ?", executor))
 
     def finish(self, run_id: str, executor: str, outcome: Mapping[str, Any]) -> bool:
-        """Store the outcome of a run; return False if another process has claimed it, or it was cancelled."""
+        """Store the outcome of a run; return False if the run was cancelled or claimed by another process."""
         output = json.dumps(to_jsonable(outcome), allow_nan=False)
         return bool(self._database.change(_FINISH, output, _now(), run_id, executor))
 
     def _move(self, run_id: str, states: str, changes: str, *values: Any) -> int:
-        """Change a run that is in one of some states; return the number of changed rows."""
+        """Change a run if it is in one of the given states; return the number of changed rows."""
         return self._database.change(_MOVE.format(changes=changes, states=states), *values, _now(), run_id)
 
 

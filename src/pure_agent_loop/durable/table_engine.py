@@ -1,4 +1,4 @@
-"""Base class of engines that start processes: the states of their runs are in a table of the database."""
+"""Base class for engines that start processes; their run states are in a database table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ ANSWERED_SECONDS = 5.0  # seconds between checks for answered or released runs t
 class TableEngine(Client):
     """Durable runs, executed by processes that you start. Needs no DBOS.
 
-    One of your processes calls `next_session` repeatedly, and starts another one that executes
-    ``await engine.worker(session).work()``. If that process dies, `next_session` returns the session again.
+    One of your processes calls `next_session` repeatedly, and for each session starts another process that
+    executes ``await engine.worker(session).work()``. If that process dies, `next_session` returns the
+    session again.
 
     Args:
         database: ``sqlite:///PATH`` or ``postgresql://...``; None for ``PAL_DATABASE``, or else a file in the
-            data folder. Runs of `Engine` need another database.
+            data folder. `Engine` needs a different database.
         agents: Function that returns the agents by name; None for a process that executes no runs.
     """
 
@@ -37,7 +38,7 @@ class TableEngine(Client):
         self._next_look = 0.0
 
     def poke(self, what: str, run_id: str) -> None:
-        """Override this to act at once, before the next `next_session`: the default does nothing.
+        """Override this to act at once, not only at the next `next_session`; by default it does nothing.
 
         Args:
             what: ``wake`` after a run was queued, ``cancel`` after it was cancelled.
@@ -55,10 +56,10 @@ class TableEngine(Client):
         self.queue.register_agents(queues_of(self._agents()))
 
     def next_session(self, without: Collection[str] = ()) -> str | None:
-        """Return the session of the queued or interrupted run that comes first; None if there is none.
+        """Return the session of the first queued or interrupted run; None if there is no such run.
 
         Args:
-            without: Sessions that a process works on.
+            without: Sessions to exclude, because a process is working on them.
 
         Raises:
             DurableError: The database is unavailable.
@@ -70,7 +71,7 @@ class TableEngine(Client):
         return self._table.next_session(without)
 
     def worker(self, session_id: str, **options: Any) -> SessionWorker:
-        """Return the worker that executes the runs of a session in this process: ``await worker.work()``.
+        """Return the worker that executes a session's runs in this process: ``await worker.work()``.
 
         Args:
             session_id: The session.

@@ -26,7 +26,7 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import unexpected_option
 
-MAX_BYTES = 64_000_000  # maximum size of a task's options as JSON, which PostgreSQL and SQLite can store
+MAX_BYTES = 64_000_000  # maximum size of a task's options as JSON; both databases can store it
 _INSTEAD = {
     "deps": "Workers create them: Engine(agents=..., deps=factory).",
     "facts": "Set it on the workers' agent: Agent(facts=...).",
@@ -40,7 +40,7 @@ _ADD = "INSERT INTO @inputs (run, digest, options) VALUES (?, ?, ?) ON CONFLICT 
 
 
 def pack_options(options: Mapping[str, Any]) -> str:
-    """Return the options of a run as JSON; empty if there are none.
+    """Return a run's options as JSON; empty if there are no options.
 
     Raises:
         ConfigError: An option cannot be stored as JSON, or all options together are too large.

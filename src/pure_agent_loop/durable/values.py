@@ -27,7 +27,7 @@ APP_NAME = "pure-agent-loop"
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
 PARKED_QUEUE = "parked"  # queue from which no worker takes runs
-FIRED = "schedule."  # prefix of the ids of runs that schedules submit
+FIRED = "schedule."  # prefix of run ids for runs that schedules submit
 MAX_ATTEMPTS = 3  # default maximum of attempts without progress, for a run that crashes each worker
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 TASK_STATES = ("pending", "running", *WAITING, "completed", "failed", "cancelled", "killed")
@@ -57,7 +57,7 @@ class RunExistsError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Maximum rate at which runs of a model start, across all workers.
+    """Maximum rate at which a model's runs start, across all workers.
 
     Args:
         limit: Number of runs.
@@ -93,10 +93,10 @@ class TaskInfo:
         updated: Time of the last change of status.
         questions: Calls that wait for a person's answer.
         open_calls: Calls whose results come from outside the run and have not been given yet.
-        attempts: Attempts since the last finished call or answer; in each earlier one, the process died.
-        details: Further data. For a run that has ended: steps, tokens and error type; for a pending run:
-            `run_ahead`, the run that must end before this one can use the session; for a killed run,
-            `exit_code` of its last process, if a `WorkerProcess` started it. `void_approvals` are
+        attempts: Attempts since the last finished call or answer; in all but the newest, the process died.
+        details: Further data. For a run that has ended: steps, tokens and error type. For a pending run:
+            `run_ahead`, the run that must end before this one can use the session. For a killed run:
+            `exit_code` of its last process, if a `WorkerProcess` started that process. `void_approvals` are
             approved calls that were not made, because the worker's code has changed since the approval.
     """
 
@@ -141,7 +141,7 @@ class TaskInfo:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of the last process of a killed run, negative for a signal; None if it is unknown."""
+        """Exit code of a killed run's last process, negative for a signal; None if unknown."""
         return self.details.get("exit_code")
 
     @property
@@ -215,7 +215,7 @@ def _host() -> str:
 
 
 def check_settings(counts: Mapping[str, int], **seconds: float) -> None:
-    """Check settings of an engine: numbers from 1, and seconds.
+    """Check an engine's settings: counts must be at least 1, and seconds above 0 and below a day.
 
     Raises:
         ConfigError: A setting is out of range.
@@ -232,7 +232,7 @@ def shown_exit(code: int) -> TranslatedText:
     """Describe how a process ended.
 
     Args:
-        code: Exit code; a negative number is that of a signal.
+        code: Exit code, negative for a signal.
     """
     if code >= 0:
         return notice("library.exit_status", status=code)
@@ -256,7 +256,7 @@ def status_of(stop_reason: str) -> str:
 
 
 def task_info(workflow: Any) -> TaskInfo:
-    """Return the information about a run from the workflow record of DBOS."""
+    """Return the information about a run from DBOS's workflow record."""
     args = _arguments(workflow.input)
     outcome = workflow.output if isinstance(workflow.output, Mapping) else {}
     reason = str(outcome.get("stop_reason", ""))

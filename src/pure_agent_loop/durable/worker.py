@@ -59,7 +59,7 @@ _ENGINE_LOCK = threading.Lock()  # DBOS allows one engine per process
 
 
 class Company:
-    """Runs attempts together, or one alone that may crash the process, so that no other attempt is lost."""
+    """Lets attempts run together, but isolates one that may crash the process, so that no other is lost."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()
@@ -109,7 +109,7 @@ class Worker:
         lease: Seconds without a heartbeat after which a worker counts as dead (PostgreSQL).
         grace: Seconds for running tools to finish when the worker stops.
         deps: Function that makes the deps for each attempt; see `Engine`.
-        max_attempts: Maximum number of attempts of a run without progress.
+        max_attempts: Maximum number of attempts per run without progress.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class Worker:
             take_runs(dbos, engine, queue, watches.enter_context(watching), has_waiting)
 
     def _has_waiting(self, queue: str, rate: Rate | None) -> bool:
-        """Return True while runs wait for the rate of a queue, or the database is unavailable."""
+        """Return True while a queue's rate limit delays runs, or the database is unavailable."""
         try:
             return rate is not None and bool(
                 self._queue.database.rows(_WAITING.format(table=self._queue.database.runs_table), queue)
@@ -376,7 +376,7 @@ class Worker:
         return {}
 
     async def _wait_for_shutdown(self) -> None:
-        """Wait until this process or the engine ends; the run is then handed over."""
+        """Wait until this process or the engine ends and hands the run over."""
         await asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager
@@ -409,7 +409,7 @@ class Worker:
             await asyncio.sleep(0.02)
 
     def _sweep_often(self, liveness: Liveness) -> None:
-        """Sweep at intervals, in a thread: a tool that blocks the event loop does not delay the sweep."""
+        """Sweep at intervals, in a thread, so that a tool that blocks the event loop does not delay it."""
         with self._queue.database.listener.watch(WORK) as watch:
             until = next_sweep = 0.0
             while not self._stop_sweeping.wait(SWEEP_SECONDS):
@@ -447,7 +447,7 @@ class Worker:
                 LOG.warning(notice("library.run_handed_over", run=run_id, worker=executor))
 
     def _take_over_strays(self, liveness: Liveness) -> None:
-        """Take over the runs of executors that are not among the workers. This reads all running runs."""
+        """Take over runs whose executor is not a known worker. This reads all running runs."""
         known = {str(name) for (name,) in self._queue.database.rows("SELECT executor FROM @workers")}
         for executor in sorted(self._queue.runs.running_by_worker().keys() - known):
             self._take_over(liveness, executor)

@@ -40,7 +40,7 @@ class WorkerProcess:
             is a pipe that closes when this process ends.
         database: Database of the worker, which receives it as ``PAL_DATABASE``; see `Engine`. If the command
             has a ``--database``, both must be equal.
-        grace: Seconds for the worker to stop; then it is killed.
+        grace: Seconds for the worker to stop; 5 seconds later, it is killed.
 
     Raises:
         ConfigError: The URL is invalid, or the program is missing.
@@ -75,7 +75,7 @@ class WorkerProcess:
         self._database.close()
 
     def wait_ready(self, seconds: float) -> bool:
-        """Wait until the worker accepts runs; return False if it does not within `seconds`."""
+        """Wait until the worker accepts runs; return False if that takes more than `seconds`."""
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:
             process = self._process

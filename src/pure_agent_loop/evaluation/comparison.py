@@ -48,7 +48,7 @@ class ScoreDifference(NamedTuple):
     Each case is compared with itself. The standard error assumes that the two runs differ by chance alone: in
     each case, the trials of both runs then have the same distribution, with the pooled variance.
     The interval, difference ± z · error, excludes 0 exactly if this assumption is rejected at 5 %. Trials of
-    a case must be independent. With several scores, z is Bonferroni's, so that all intervals hold together.
+    a case must be independent. With several scores, z is Bonferroni's, so that all intervals hold at once.
 
     Sources: Pitman, "Significance Tests Which May be Applied to Samples from any Populations",
     Supplement to the Journal of the Royal Statistical Society 4 (1937), 119-130, for the variance; Cochran,
@@ -74,7 +74,7 @@ class ScoreDifference(NamedTuple):
     repeats: float
 
     def repeats_for(self, difference: float = _POINTS) -> int:
-        """Return the repeats per case with which a difference would probably (80 %) exclude 0.
+        """Return the repeats per case with which the interval of a difference probably (80 %) excludes 0.
 
         Source: the normal approximation, n = n₀ · ((z + z₀.₈) · error / difference)²; see Lenth, "Some
         Practical Guidelines for Effective Sample Size Determination", The American Statistician 55 (2001),
@@ -100,8 +100,8 @@ class Comparison:
         worse: One line per score that got worse beyond chance, over all cases.
         new: Cases that the former run did not have.
         gone: Cases that only the former run had.
-        changes: Changed means of cases, largest first, ``passed`` before other scores. Chance changes
-            them, too.
+        changes: Changed means of cases, largest first, ``passed`` before other scores. They
+            include chance differences.
         differences: The difference in each score over all cases.
     """
 
@@ -124,7 +124,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _verdicts(self) -> Iterator[str]:
-        """Yield a line for each score whose trials differ, and the repeats that a small change needs."""
+        """Yield a line for each score whose trials differ, and the repeats that show a small change."""
         uncertain = [difference for difference in self.differences if difference.error]
         if not uncertain and not self.new and not self.gone:
             yield user_text("library.compare_unchanged")
@@ -164,7 +164,7 @@ def compare_scores(now: Scores, before: Scores, comparisons: int = 1) -> Compari
     """Compare the scores of two runs, by case.
 
     Args:
-        comparisons: Number of comparisons whose intervals hold together.
+        comparisons: Number of comparisons whose intervals hold at once.
     """
     pairs: dict[str, list[tuple[str, Sequence[float], Sequence[float]]]] = {}
     for case in (name for name in now if name in before):

@@ -44,7 +44,7 @@ class Dataset:
     Args:
         cases: The cases; a string is a case without an expected answer.
         evaluators: Called with the `Trial` of every case. Each returns True or False, a number (higher is
-            better; it never fails a trial), or a dict of these by name, in which texts count as notes.
+            better; it never fails a trial), or a dict of these by name. Texts in the dict become notes.
         name: Name to show in the report.
 
     Raises:
@@ -149,7 +149,7 @@ class Dataset:
                 Those of another agent stay in the file and are not used; a warning in the log counts them.
             sessions: Store or folder that records a session for each trial; `CaseOutcome.session` has its id.
                 If None, the agent's `sessions`, or else the SQLite file ``OUT.sessions.db`` next to `out`;
-                without `out`, or with `on`, none.
+                without `out`, or with `on`, no sessions are recorded.
 
         Raises:
             ConfigError: A number is invalid, an evaluator cannot evaluate a case, or `out` cannot be written,
@@ -195,7 +195,7 @@ class Dataset:
         sessions: SessionPlace | None,
         files: list[OutcomeFile],
     ) -> EvaluationReport:
-        """See `run`; the file of the outcomes is added to `files`, which outlive an interruption."""
+        """See `run`; `files` receives the file of the outcomes, so that it outlives an interruption."""
         made = self._made(make_agent, on)
         self._check(made, repeats, concurrency, seed)
         identity = no_identity if out is None else Identity(made, self.evaluators, self.cases, seed).of
@@ -232,7 +232,7 @@ class Dataset:
         return EvaluationReport(self.name, file.outcomes(), details)
 
     def _made(self, agent: Any, on: str | None) -> Any:
-        """Return the agent, made by the function if the trials run in other processes."""
+        """Return the agent; if the trials run in other processes, call the function that makes it."""
         if on not in (None, "ray"):
             raise ConfigError(f'on={on!r:.40} is unknown; it must be "ray" or None.')
         if on is None:
@@ -308,8 +308,8 @@ def _details(result: AgentResult[Any]) -> list[dict[str, Any] | None]:
     details = result.state.token_details
     if not any(details):
         return []
-    # The details belong to the newest messages: the history of the case has none, and a compaction removes
-    # the oldest messages.
+    # The details belong to the newest messages, because the history of the case has none, and a compaction
+    # removes the oldest messages.
     count = sum(message["role"] == "assistant" for message in result.messages)
     return [*[None] * (count - len(details)), *details[max(0, len(details) - count) :]]
 
@@ -331,7 +331,7 @@ async def _tried(case: Case, agent: Agent, settings: dict[str, Any]) -> Trial:
 
 
 async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exception:
-    """Return an evaluator's result, or a failed one for an error, so that other results are kept."""
+    """Return an evaluator's result by name, or the error that it raised, so that other results are kept."""
     call = getattr(evaluator, "__call__", evaluator)  # noqa: B004 - checks for an async `__call__`
     try:
         if inspect.iscoroutinefunction(evaluator) or inspect.iscoroutinefunction(call):

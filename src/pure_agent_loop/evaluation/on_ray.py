@@ -49,13 +49,13 @@ class RayTrials:
         self._kind = self._ray.remote(TrialActor).options(num_cpus=0, max_restarts=0, max_task_retries=0)
         self._idle: asyncio.Queue[Any] = asyncio.Queue()
         for _ in range(width):
-            self._idle.put_nowait(None)  # None: an actor that starts when it is first needed
+            self._idle.put_nowait(None)  # None stands for an actor that starts when needed
 
     async def run(self, case: Case, agent: Agent, settings: dict[str, Any]) -> Trial:
-        """Run a trial in an actor. A trial whose process ends has failed: its effects are unknown."""
+        """Run a trial in an actor. If the process ends, the trial fails, because its effects are unknown."""
         idle = await self._idle.get()
         actor = self._kind.remote() if idle is None else idle
-        # Without evaluators, which stay in this process.
+        # Send the case without its evaluators, which stay in this process.
         bare = Case(case.input, name=case.name, messages=case.messages)
         try:
             return Trial(case, *await self._result(actor, agent, bare, settings))

@@ -1,4 +1,4 @@
-"""Outcomes of trials, and their file: a line each, written as a trial ends, to resume an evaluation."""
+"""Outcomes of trials, and the file with a line for each, from which an evaluation resumes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pure_agent_loop.support.typed import mistyped
 LOG = logging.getLogger("pure_agent_loop.evaluation")
 Values: TypeAlias = "dict[str, array[float]]"  # by name, a number for each trial
 MEASURES = ("seconds", "steps", "tokens", "cost")
-MAX_SPOOLED = 1_000_000  # bytes of outcomes kept in memory; beyond that they are in a temporary file
+MAX_SPOOLED = 1_000_000  # maximum bytes of outcomes in memory; more go into a temporary file
 MAX_ROWS, MAX_CHARS = 500, 5_000  # maximum shown in a notebook
 _MARKS = {True: "✓", False: "✗"}
 _HEAD = b'{"identity":'  # first bytes of each line of an outcome file; other files are not changed
@@ -196,12 +196,13 @@ def scored(outcomes: Iterable[CaseOutcome]) -> dict[str, Values]:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """The trials of an evaluation: each case, as often as it is repeated.
+    """The trials of an evaluation: all repetitions of each case.
 
     Args:
         cases: Names of the cases.
         repeats: Number of trials per case.
-        identity: Returns the value of each of `PARTS` for the numbers of a case and a repetition, from 0.
+        identity: Function of a case number and a repetition number, both from 0, that returns the value of
+            each of `PARTS`.
     """
 
     cases: Sequence[str]
@@ -212,12 +213,12 @@ class Trials:
         return len(self.cases) * self.repeats
 
     def split(self, place: int) -> tuple[int, int]:
-        """Return the numbers of the case and of the repetition of a trial, from 0."""
+        """Return the case number and the repetition number of a trial, both from 0."""
         return divmod(place, self.repeats)
 
 
 class _TemporaryFile(tempfile.SpooledTemporaryFile[bytes]):
-    """Temporary file that is closed with its last user."""
+    """Temporary file that is closed when no object refers to it."""
 
     def __del__(self) -> None:
         self.close()
@@ -256,10 +257,10 @@ class OutcomeFile:
             raise
 
     def _find_finished(self, file: BinaryIO, path: Path) -> None:
-        """Lock the file, find the finished outcomes in it, remove an unfinished line, and log which differ.
+        """Lock the file, find its finished outcomes, remove an unfinished line, and log how many do not fit.
 
-        Outcomes that ended with an error are not finished. Outcomes of another model are not counted: a file
-        may have those of several.
+        Outcomes that ended with an error are not finished. Outcomes of another model are not logged, because
+        a file may have those of several models.
         """
         if not try_lock(file.fileno()):
             raise ConfigError(notice("library.outcomes_locked", path=path))
@@ -315,7 +316,7 @@ class OutcomeFile:
         self._offsets[place], self._end = self._end, self._end + len(line)
 
     def close(self) -> None:
-        """Close the file, for other processes to open it. A temporary file stays open for its outcomes."""
+        """Close the file, so that other processes can open it. A temporary file stays open, to be read."""
         if self._path is not None:
             self._file.close()
 

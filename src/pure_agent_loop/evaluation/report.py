@@ -46,8 +46,8 @@ class EvaluationReport:
 
     Args:
         name: The dataset.
-        outcomes: One for each trial, in the order of the cases. Those of `Dataset.run` and `load` are a
-            sequence that reads each outcome from its file on access.
+        outcomes: One for each trial, in the order of the cases. In reports from `Dataset.run` and `load`,
+            each outcome is read from its file on access.
         about: Model and settings of the run.
     """
 
@@ -393,10 +393,10 @@ class Reports:
     def compare(self) -> dict[tuple[str, str], Comparison]:
         """Compare each report with each report before it, case by case; see `EvaluationReport.compare`.
 
-        The intervals are widened so that those of all pairs hold together.
+        The intervals are widened so that those of all pairs hold at once.
 
         Returns:
-            By the names of a pair, the later report first, its differences from the earlier one.
+            For each pair of names, the later report first, the differences from the earlier report.
         """
         pairs = list(itertools.combinations(self.reports.items(), 2))
         return {
@@ -543,7 +543,7 @@ def _totals(cases: Collection[Values], names: Iterable[str]) -> dict[str, float]
 
 
 def _means(cases: Collection[Values]) -> dict[str, float]:
-    """Return the mean of each value. Without a known cost for each trial, the mean is unknown."""
+    """Return the mean of each value. If the cost of one trial is unknown, the mean cost is missing."""
     totals = _totals(cases, dict.fromkeys(chain.from_iterable(cases)))
     counts = {name: sum(len(values.get(name, ())) for values in cases) for name in totals}
     return {name: total / counts[name] for name, total in totals.items() if not math.isnan(total)}
@@ -560,7 +560,7 @@ def _row(name: str, group: Collection[Values], names: Sequence[str], k: int) -> 
 
 
 def _measured(values: Mapping[str, float | None], steps: int = 2) -> list[str]:
-    """Return the cells of `MEASURES`, with that many digits of `steps`."""
+    """Return the cells of `MEASURES`; `steps` is the number of decimals of the steps."""
     forms = {"seconds": ".2f", "steps": f".{steps}f", "tokens": ".0f", "cost": ".4g"}
     known = ((values.get(name), form) for name, form in forms.items())
     return ["-" if value is None or math.isnan(value) else f"{value:{form}}" for value, form in known]

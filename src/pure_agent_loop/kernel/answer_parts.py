@@ -32,7 +32,7 @@ class AnswerParts:
         self._written.append(text)
 
     async def end(self, state: PartState) -> None:
-        """End the open part in the given state: completed, or discarded."""
+        """End the open part as completed or, if the response failed, as an error."""
         # Clear `open` first, so that a part is not ended twice if sending fails.
         part, self.open = self.open, None
         if part is not None:

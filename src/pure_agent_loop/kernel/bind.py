@@ -52,7 +52,7 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
 
 
 async def start_notices_of(kit: Kit) -> Sequence[AnyEvent]:
-    """Return the notices of a run's start; those of a client that chooses its model now name the model."""
+    """Return a run's start notices, including those of a client that chooses its model only now."""
     others = [Event.notice(0, text) for text in kit.start_notices]
     client = as_protocol(kit.client, BecomesReady)
     if client is None:
@@ -64,13 +64,13 @@ async def start_notices_of(kit: Kit) -> Sequence[AnyEvent]:
 
 
 def background_of(kit: Kit) -> Background | None:
-    """Return the background work set in a kit, else the background work of one of its tools."""
+    """Return the kit's own background work, else that of the first of its tools that has any."""
     needed = (getattr(tool, "background_work", None) for tool in kit.tools)
     return kit.background or next(filter(None, needed), None)
 
 
 def with_toolsets(kit: Kit) -> Kit:
-    """Return the kit with tools that are listed before each step, if it has toolsets."""
+    """Return the kit; if it has toolsets, its tools are listed before each step."""
     if isinstance(kit.tools, RunTools) or not kit.tools.toolsets:
         return kit
     return kit.replace(tools=RunTools(kit.tools, kit.prompts))
@@ -95,8 +95,8 @@ async def write_facts(
 ) -> None:
     """Add the facts that the model does not have yet; after a compaction, add all facts again.
 
-    The first line of the facts identifies these messages. A fact is a line and the indented lines below it;
-    the text before its colon is its name. If only some facts have changed, only these are added.
+    Messages with facts are recognised by their first line. A fact is a line with the indented lines below it;
+    the text before the colon is the fact's name. If only some facts have changed, only those are added.
     """
     state.facts_due = False
     key = f"{state.step}:{'facts_again' if compacted else 'facts'}"
@@ -116,7 +116,7 @@ async def write_facts(
 
 
 def _begins(message: HistoryMessage, head: str) -> bool:
-    """Return True for a message with facts, also one from a history that has lost the mark."""
+    """Return True for a message with facts, even if its history has lost the mark."""
     content = message["content"]
     return message["role"] == "user" and isinstance(content, str) and content.partition("\n")[0] == head
 
@@ -167,7 +167,7 @@ async def release_toolsets(state: QueryState, kit: Kit) -> None:
 
 
 async def end_background(state: QueryState, kit: Kit) -> None:
-    """End the background and the toolsets of a run that has ended."""
+    """End the background work and close the toolsets of a run that has ended."""
     await release_toolsets(state, kit)
     ending = as_protocol(kit.background, Ends)
     if ending is not None:

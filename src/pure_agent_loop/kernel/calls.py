@@ -54,7 +54,7 @@ async def run_calls(step: Step) -> None:
             for call in batch:
                 outcome, seconds = await _outcome_of(step, call)
                 await finish(step, call, outcome, seconds)
-    except (Exception, asyncio.CancelledError):  # a cancellation, or an error of the journal or event sink
+    except (Exception, asyncio.CancelledError):  # a cancellation, or an error from the journal or event sink
         await _stop_all(step, calls)
         raise
     if snapshots is not None:
@@ -193,7 +193,7 @@ async def _timed(effect: Callable[[], Awaitable[ToolOutcome]], step: Step, call:
 
 
 def _effect(step: Step, call: ToolCallRun) -> Callable[[], Awaitable[ToolOutcome]]:
-    """Return the function that makes the call. It is retried only if its tool is idempotent."""
+    """Return the function that makes the call. The call is retried only if its tool is idempotent."""
     kit, tool = step.kit, call.tool
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
     context = tool_context(step, call, progress_emitter(step, call))

@@ -38,7 +38,7 @@ def check_deps(kit: Kit) -> None:
 
 
 def check_made(kit: Kit) -> None:
-    """Raise the error of the function that makes the deps of a run, if it failed."""
+    """If the function that makes a run's deps failed, raise its error."""
     if isinstance(kit.deps, Raised):
         raise kit.deps.error
 
@@ -54,9 +54,9 @@ def no_deps(owner: str, wanted: str) -> str:
 
 
 def check_price(kit: Kit) -> None:
-    """Reject a cost limit for a model without a price, which would never be reached.
+    """Reject a cost limit for a model without a price: such a limit would never be reached.
 
-    A client that has not chosen its model yet is accepted: this is called again when the run has begun.
+    A client that has not chosen its model yet is accepted: the check is repeated when the run has begun.
 
     Raises:
         ConfigError: The price is unknown; the message names the limit and the ways to set a price.

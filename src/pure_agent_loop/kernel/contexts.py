@@ -1,4 +1,4 @@
-"""Contexts of a call: data about the run for its tool and for a permission function."""
+"""Contexts for a call: data about the run for the call's tool and for a permission function."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tool_context(
 
 
 def progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable[None]] | None:
-    """Return a function that emits pieces of a result; None with `after_tool` hooks, which may change it."""
+    """Return a function that emits pieces of a result; None if `after_tool` hooks may change the result."""
     redactor = step.kit.redactor
     if step.kit.hooks.after_tool:
         return None

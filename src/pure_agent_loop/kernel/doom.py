@@ -7,12 +7,11 @@
     is not in the window. A job with many different calls is therefore not stopped, even if they fail with the
     same error.
 3.  Before a call is refused, a warning is added to the result of an earlier repetition. A run is stopped only
-    at an answer that follows a refusal. Equal calls in one answer count as one repetition, unless they are in
-    a row.
-4.  Ambiguous repetition (the same error, page or text for different calls) is reported to the model, twice,
-    and
-    has no other effect.
-5.  A call of a polling tool is never judged, and always counts as new: time has passed.
+    at an answer that follows a refusal. Identical calls in one answer count as one repetition, unless they
+    are consecutive.
+4.  Ambiguous repetition (the same error, page or text for different calls) is reported to the model, at most
+    twice, and has no other effect.
+5.  A call to a polling tool is never judged and always counts as new, because time has passed.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ class DoomLedger:
         return cls(**plain, window=[WindowEntry(*row) for row in data.get("window", ())])
 
     def find(self, call: ToolCall) -> WindowEntry | None:
-        """Return the entry of a call of the newest answer, or None if missing."""
+        """Return the entry of a call in the newest answer, or None if there is none."""
         if not self.window or self.window[-1].turn != self.turn:
             return None
         wanted = _name_digest(call.id)
@@ -150,8 +149,8 @@ def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVer
         threshold: As for `judge`.
 
     Returns:
-        ``run``, or ``stop`` if the same text was repeated without anything new: relevant
-        only for an answer without calls. With calls, `note_result` decides.
+        ``run``, or ``stop`` if the same text was repeated without anything new. ``stop`` matters only for an
+        answer without calls; with calls, `note_result` decides.
     """
     if threshold is None:
         return RUN
@@ -171,8 +170,8 @@ def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: b
     """Decide whether a call may run. The same call id gets the same verdict.
 
     Args:
-        threshold: Number of equal calls in a row that is too many; other repetitions get a warning at this
-            number. None disables the check.
+        threshold: Number of identical consecutive calls at which the last one is refused; other repetitions
+            get a warning at this number. None disables the check.
 
     Returns:
         ``run``, ``refuse`` or ``stop``.
@@ -232,7 +231,7 @@ def _in_a_row(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerd
 
 
 def _in_turn(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdict:
-    """Judge a repeated call among other repeated calls, after a warning."""
+    """Judge a call that alternates with other repeated calls; refuse it only after a warning."""
     laps = _laps(ledger, made)
     since_news = takewhile(lambda before: not before.news, reversed(ledger.window))
     actions = {before.action for before in since_news if before.turn < made.turn}
@@ -275,7 +274,7 @@ def _warning(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdi
 
 
 def _times(ledger: DoomLedger, shape: str) -> int:
-    """Count the answers with results of this shape since the last new call or result other than an error."""
+    """Count the answers with results of this shape since the last new call or result that is not an error."""
     turns: set[int] = set()
     for made in reversed(ledger.window):
         if made.shape == shape:

@@ -1,4 +1,4 @@
-"""Decide about the calls of a response before any of them runs. Each call is decided once.
+"""Decide about a response's calls before any of them runs. Each call is decided once.
 
 A new call passes the stages in order, and the first ruling counts. A recorded decision remains valid even if
 this process has different hooks, rules or people: a call that has begun was allowed, and an answered question
@@ -50,7 +50,7 @@ Stage = Callable[[Step, ToolCallRun], Awaitable[Ruling | None]]
 async def decide(step: Step, calls: Sequence[ToolCallRun]) -> bool:
     """Decide about every pending call.
 
-    Returns: False if a call waits for a person who cannot be asked here; then no call may run.
+    Returns: False if a call waits for a person who cannot be asked here. No call may run in that case.
     """
     ledger, is_pending = step.state.permissions, False
     earlier: list[tuple[Tool, dict[str, Any]]] = []
@@ -81,7 +81,7 @@ async def _decide_one(step: Step, call: ToolCallRun) -> Ruling:
         call.args = ruling.args
         ruling = await _reconsider(step, call, ruling)
     call.args = ruling.args
-    # An answer about another call also allows this one.
+    # An answer about another call may also allow this one.
     if ruling.behavior == "ask" and await _is_allowed(step, call):
         ruling = step.rule(call, ALLOWED)
     if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(step, call)):
@@ -127,7 +127,7 @@ async def unreadable(step: Step, call: ToolCallRun) -> Ruling | None:
 
 
 async def out_of_retries(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Deny a call of a tool that has raised `Retry` too often."""
+    """Deny a call to a tool that has raised `Retry` too often."""
     retries = step.state.tools.retries
     if retries and call.tool is not None and retries.get(call.name, 0) > call.tool.retries:
         return Ruling("deny", call.args, "RetriesUsedUp", model_text("retries_used_up"))
@@ -135,7 +135,7 @@ async def out_of_retries(step: Step, call: ToolCallRun) -> Ruling | None:
 
 
 async def denied_before(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Deny a call that was denied before, with the same reason."""
+    """Deny a call that was denied before, and repeat the reason."""
     denied = step.state.permissions.denied
     reason = denied.get(call_key(call.name, call.args)) if denied else None
     if reason is None:
@@ -148,7 +148,7 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
     """Let the caller's hooks change the arguments or refuse the call.
 
     Args:
-        has_begun: True if the call has begun, so that only recorded decisions count.
+        has_begun: True if the call has begun, so that only recorded decisions are applied.
     """
     functions = () if has_begun else step.kit.hooks.before_tool
     for number, hook in step.hooks("before", functions, call):
@@ -163,7 +163,7 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
             await step.emit_permission(call, "deny", logged_failure(f"A hook before {call.name}", error))
             message = model_text("hook_failed", error=safe_str(error))
             return Ruling("deny", call.args, type(error).__name__, message)
-        if decision.context:  # held in the state, because the inbox is not part of it
+        if decision.context:  # held in the state, because the inbox is not saved with it
             step.state.held.append(Incoming(as_text(decision.context), synthetic=True))
         if decision.block:
             return Ruling("deny", call.args, "Blocked", as_text(decision.block))
@@ -196,7 +196,7 @@ async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
 
 
 async def _is_allowed(step: Step, call: ToolCallRun) -> bool:
-    """Return True if a person's answer to another call allows this one: by its tool, or by a rule."""
+    """Return True if an answer to another call allows this one: by tool, as the same call, or by a rule."""
     allowed = step.state.permissions.always_allowed
     if has_call(allowed, call.name, call.args):
         return True
@@ -242,7 +242,7 @@ async def _reconsider(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
 
 
 def _is_local_denial(step: Step, call: ToolCallRun) -> bool:
-    """Return True if a denial may be due only to plan mode or a missing `on_ask`, and is not a decision."""
+    """Return True if a denial may come only from plan mode or a missing `on_ask`, so it decides nothing."""
     cannot_ask = call.tool is not None and call.tool.judge is not None and not _can_ask(step, call)
     return not _is_answered(step, call) and (cannot_ask or step.kit.permissions.mode == "plan")
 
@@ -258,7 +258,7 @@ def _can_ask(step: Step, call: ToolCallRun) -> bool:
 
 async def _check_changed(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     """Apply deny rules to arguments that an answer, a hook or a function has changed."""
-    # The effect's key, because an answer may change the arguments again.
+    # `moment` is part of the effect's key, because an answer may change the arguments again.
     moment = "again" if ruling.behavior == "allow" else "asked"
     permission = await _policy_decision(step, call, moment)
     if permission.behavior != "deny":
@@ -372,7 +372,7 @@ def _read_verdict(owner: str, verdict: object) -> Permission:
 
 
 async def _refusal(step: Step, call: ToolCallRun) -> Sequence[str] | None:
-    """Return the kind and message of the error of a call that cannot work; None if it may work.
+    """Return the error kind and message for a call that cannot work; None for a call that may work.
 
     A refusal is recorded, because the world changes, and a replay may have only the tool's schema.
     """

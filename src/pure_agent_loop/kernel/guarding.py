@@ -1,4 +1,4 @@
-"""The mode ``guard`` in a run: what is known so far, and what it decides about a call; see `guard`."""
+"""``guard`` mode in a run: the values known so far, and the decision about a call; see `guard`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pure_agent_loop.tool import Tool
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage
 
-MAX_SOURCE = 80  # characters of the name of a source, and of a value in a reason
+MAX_SOURCE = 80  # maximum characters of a source name, and of a value in a reason
 
 
 def delegate(state: QueryState, above: QueryState) -> None:
-    """Note in a subagent's first state that a model wrote its task, and what its parent has read."""
+    """Record in a subagent's first state that a model wrote its task, and what its parent has read."""
     messages = [
         with_meta(message, model=True) if is_question(message) else message for message in state.messages
     ]
@@ -36,7 +36,7 @@ def delegate(state: QueryState, above: QueryState) -> None:
 
 
 class GuardMemory:
-    """Known values of a run; rebuilt if more than the end of its history has changed."""
+    """Known values of a run, rebuilt unless its history was only extended."""
 
     def __init__(self) -> None:
         self._lead: list[str] = []
@@ -54,7 +54,7 @@ class GuardMemory:
             for text in lead:
                 self._knowledge.trust(text)
             files = [match[0] for match in files_pattern().finditer(state.system_prompt)]
-            # What the tools of a model's server read is in no message.
+            # What a server tool reads does not appear in any message.
             for text in [*files, *map(str, kit.options.get("server_tools", ()))]:
                 self._knowledge.read(ReadText(text, model_text("guard_attached")))
             for tool in kit.tools:
@@ -73,7 +73,7 @@ class GuardMemory:
         tool = kit.tools.get(name)
         source = entry.get("source") or shorten(f"{name}({', '.join(map(str, args.values()))})", MAX_SOURCE)
         call = guarded_call(name, args, kit) if name else None
-        text = for_people(text) if is_foreign(name, kit) else text  # its results have a frame
+        text = for_people(text) if is_foreign(name, kit) else text  # its results are framed
         is_trusted = tool is not None and tool.trusted
         self._knowledge.read(ReadText(text, source, call, is_trusted, entry.get("fields")))
 
@@ -88,7 +88,7 @@ def guarded_call(name: str, args: Mapping[str, Any], kit: Kit) -> GuardedCall:
 
 
 def _names_in(schema: Any) -> Any:
-    """Return a schema without its values: a foreign one could name a stranger's value as a default."""
+    """Return a schema without its values: a foreign schema could have a stranger's value as a default."""
     if isinstance(schema, Mapping):
         values = ("const", "default", "enum")
         return {key: _names_in(inner) for key, inner in schema.items() if key not in values}
@@ -131,7 +131,7 @@ def guard_reason(origins: Origins) -> str:
 
 
 def decide_by_guard(step: Step, call: ToolCallRun, tool: Tool) -> Permission:
-    """Return what the mode ``guard`` decides about a call, and note where its values come from."""
+    """Return the decision of ``guard`` mode about a call, and record where the call's values come from."""
     state, kit = step.state, step.kit
     memory = state.guard if isinstance(state.guard, GuardMemory) else GuardMemory()
     state.guard = memory

@@ -68,8 +68,8 @@ class DailyCosts(Protocol):
 
         Args:
             now: A time on that day, in seconds since the epoch.
-            groups: Metadata values, by key, of the runs to add up; an empty value selects runs without the
-                key. For an empty key, all runs count.
+            groups: Metadata values, by key, of the runs to include in a sum; an empty value selects runs
+                without the key, and an empty key selects all runs.
         """
 
 
@@ -108,10 +108,10 @@ class MemoryJournal:
 
 
 async def as_effect(value: T) -> T:
-    """Return the value; used as the effect if a result is known before it is recorded."""
+    """Return the value: the effect to record if its result is already known."""
     return value
 
 
 async def already_recorded(*_: Any) -> NoReturn:
-    """Stand-in for a function in an earlier process: its decision is recorded, so this is never called."""
+    """Stand in for a function whose decision an earlier process has recorded; never called."""
     raise AssertionError("The decision is recorded.")

@@ -108,7 +108,7 @@ class KitAware(Protocol):
 
 
 class Forces(Protocol):
-    """A compactor that can shorten regardless of the estimated length, instead of in `compact`."""
+    """A compactor whose `force` shortens the history whatever its estimated length."""
 
     async def force(self, state: QueryState) -> None:
         """Shorten `state` after a server rejected a request as too long."""
@@ -302,8 +302,8 @@ class Kit:
         The cost comes from the caller's prices, else from the server's report, else from the price list.
 
         Args:
-            served_by: Name of the model that served the request, for a client with several models, which has
-                applied the price list itself.
+            served_by: Name of the model that served the request, for a client with several models. Such a
+                client has already applied the price list.
         """
         if usage.by_model:
             parts = tuple((name, self.priced(part, name)) for name, part in usage.by_model)

@@ -142,11 +142,11 @@ def any_cut(messages: Iterable[HistoryMessage]) -> bool:
 
 
 class ReadableTools(ToolRegistry):
-    """The user's tools and a tool that reads truncated results, listed only after a truncation.
+    """The user's tools and, listed only after a truncation, a tool that reads truncated results.
 
     Args:
         inner: The user's tools; more may be registered there at any time.
-        limit: Maximum characters per call of the tool.
+        limit: Maximum characters per call to the tool.
     """
 
     def __init__(self, inner: ToolRegistry, folder: ResultFolder, limit: int, prompts: Prompts) -> None:
@@ -176,7 +176,7 @@ class ReadableTools(ToolRegistry):
         return self.inner.to_openai_schema(prompts)
 
     def all_schemas(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
-        """Return the schemas of the user's tools and of the reading tool."""
+        """Return the schemas of the user's tools and the reading tool."""
         own = [] if READ_RESULT in self.inner else [self.reader.to_openai_schema(prompts)]
         return [*self.inner.to_openai_schema(prompts), *own]
 

@@ -41,7 +41,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     if kit.redactor is not None and (outer := current_redactor()) is not None:  # a run within a run
         outer.joined(kit.redactor.joined(outer))
     state.permissions.is_guarded |= kit.permissions.mode == "guard"
-    # Tools and permission functions inherit both.
+    # Tools and permission functions inherit the messages and the redaction.
     with use_messages(kit.prompts), logging_without(kit.redactor):
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
         state.deadline, kit = checker.deadline, bind_kit(state, kit)
@@ -168,7 +168,7 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
 
 
 async def _end(state: QueryState, kit: Kit) -> None:
-    """End the run: every call gets a result, unless the run is suspended and waits for one."""
+    """End the run, and give every call a result unless the run waits for an answer or a result."""
     if state.stop_reason == BACKGROUNDED:  # record the inbox, because another process continues the run
         kit.journal.take(kit.inbox, at_end=True)
     await end_background(state, kit)
@@ -192,7 +192,7 @@ def _leaves(kit: Kit) -> bool:
 
 
 def _leaves_before(state: QueryState, kit: Kit) -> bool:
-    """Return True if another process sends the next request; all that precedes it is recorded."""
+    """Return True if another process sends the next request; everything before that request is recorded."""
     return state.awaiting and _leaves(kit)
 
 

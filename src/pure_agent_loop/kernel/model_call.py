@@ -1,4 +1,4 @@
-"""Request the next answer of a model: one stream, with retries and a watchdog for silence."""
+"""Request a model's next answer as one stream, with retries and a watchdog for silence."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class Attempts(ABC):
                             await self.change_model(seen)
                         if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
                             await self.show(seen)
-                        if begun is not assembler.has_begun:  # a notice or a change of model is no beginning
+                        if begun is not assembler.has_begun:  # not after a notice or a change of model
                             begun = assembler.has_begun
                             patience = kit.timeouts.idle if begun else kit.timeouts.first_byte
                         silence.after(patience)
@@ -242,7 +242,7 @@ class Attempts(ABC):
         return await self.finish(response)
 
     async def _with_cost(self, response: LLMResponse, assembler: Assembler) -> LLMResponse:
-        """Return a response with its cost, because prices change."""
+        """Return a response with its cost, which is recorded because prices change."""
         known = response.usage or assembler.refused_usage
         if known is not None and (
             known is not response.usage
@@ -491,7 +491,7 @@ class ModelCall(Attempts):
     # -- overflow: a request that is too long after all --------------------------------------------------
 
     async def shorten_history(self, error: LLMError) -> None:
-        """Shorten the history if the request was too long, once per step; else raise its error."""
+        """Shorten the history, once per step, if the request was too long; otherwise raise the error."""
         state, kit = self.state, self.kit
         state.window = 0  # look up the window again: the client may have learned it from the error
         overflow = self._as_overflow(error)
@@ -508,14 +508,15 @@ class ModelCall(Attempts):
             sizes = (tokens, window) if tokens > window > 0 else None
             overflow.about = {"sizes": sizes, **(overflow.about or {})}
             raise overflow from error.__cause__
-        state.answers += 1  # gives the parts of the next attempt other ids
+        state.answers += 1  # so that the parts of the next attempt get other ids
         title = explain(overflow).title
         await kit.emit(Event.retry(self.step.number, 1, 0.0, safe_str(overflow), self.shown, title=title))
 
     def _as_overflow(self, error: LLMError) -> LLMError | None:
         """Return the error as kind ``context_overflow``; None if the request was not too long.
 
-        Some servers reject a long request with an empty body; a short one was rejected for another reason.
+        Some servers reject a request that is too long with an empty body. A short request with an empty body
+        was rejected for another reason.
         """
         if error.kind == "context_overflow":
             return error
@@ -549,7 +550,7 @@ class ModelCall(Attempts):
 
 
 def is_of_one_request(response: LLMResponse) -> bool:
-    """True if the response took a single request; the sum of several does not measure the history."""
+    """True if the response took a single request; the usage of several does not measure the history."""
     requests = get(response.raw, "requests")
     return not isinstance(requests, int) or requests <= 1
 

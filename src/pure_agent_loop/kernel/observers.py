@@ -91,7 +91,7 @@ async def audit_denied(
     """Record a call that was not made, with its result, in the audit log.
 
     Args:
-        status: ``denied``, or ``error`` for a call that could not work, so that no person was asked.
+        status: ``denied``, or ``error`` for a call that could not work, so no person was asked.
     """
     await _notify(audit.begin(call), notify)
     await _notify(audit.end(call, text, status, 0.0), notify)
@@ -152,7 +152,7 @@ class Snapshots(Protocol):
 
 
 async def take_snapshot(snapshots: Snapshots, session_id: str, step: int, notify: Notify) -> None:
-    """Record the content of the workspace before the calls of a step."""
+    """Record the workspace's content before the calls of a step."""
     try:
         await snapshots.before(session_id, step)
     except PureAgentLoopError as error:

@@ -1,12 +1,12 @@
-"""Where the texts of a run come from, read from its history, for the mode ``guard``; see `guard`.
+"""Origins of a run's texts, read from its history, for ``guard`` mode; see `guard`.
 
-Trusted are the user's messages without attached files, people's answers, the system prompt without the notes
-of a folder, and results of tools marked ``trusted``. All else is not: other results, files, the model's
-answers, summaries, facts and notices, the task of a subagent, and the descriptions of tools that a toolset
-lists.
+These texts are trusted: the user's messages without attached files, people's answers, the system prompt
+without a folder's notes, and results of tools marked ``trusted``. Everything else is untrusted: other
+results, files, the model's answers, summaries, facts and notices, a subagent's task, and the descriptions of
+tools that a toolset lists.
 
-A compaction keeps what it removes in a compact form, under ``before`` in the `meta` of a message: it goes
-wherever the history goes, and to no server.
+A compaction keeps what it removes in a compact form, under ``before`` in the `meta` of a message. This `meta`
+stays with the history and is never sent to a server.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pure_agent_loop.support.parsing import parsed_object
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage
 
-MAX_KEPT_CHARS = 4_000  # characters of a removed result that still serve to find where a value comes from
-MAX_KEPT_FIELDS = 500  # fields of a removed result
-MAX_KEPT = 200  # removed results
+MAX_KEPT_CHARS = 4_000  # characters kept of a removed result, to find where a value comes from
+MAX_KEPT_FIELDS = 500  # fields kept of a removed result
+MAX_KEPT = 200  # removed results kept
 Entry = dict[str, Any]
 
 
@@ -35,7 +35,7 @@ Entry = dict[str, Any]
 def files_pattern() -> re.Pattern[str]:
     """Return the pattern of files in a message or in the system prompt.
 
-    It goes up to the last end tag: a file could contain one.
+    A match extends to the last end tag, because a file could contain an end tag.
     """
     embedded = [table("model", language)["resource"][1:].partition("=")[0].split() for language in LANGUAGES]
     tags, fields = map("|".join, zip(("notes", "file"), ("file", "name"), *embedded, strict=True))
@@ -45,13 +45,13 @@ def files_pattern() -> re.Pattern[str]:
 def entries_of(
     messages: Iterable[HistoryMessage], calls: dict[str, CalledFunction] | None = None
 ) -> Iterator[Entry]:
-    """Yield the texts of a history, each with who wrote it.
+    """Yield the texts of a history, each with its origin.
 
-    An entry has ``user``, the user's text; or ``text`` with its ``source``, or for a result with ``tool`` and
-    ``args``, and for a removed result also with ``fields``.
+    A text by the user is an entry with only ``user``. Any other entry has ``text`` and its ``source``; a
+    result has ``tool`` and ``args`` in place of ``source``, and a removed result also has ``fields``.
 
     Args:
-        calls: Calls of earlier messages by id, which is extended.
+        calls: Calls in earlier messages, by id; the calls in these messages are added.
     """
     calls = {} if calls is None else calls
     for message in messages:
@@ -64,7 +64,7 @@ def entries_of(
             function = calls.get(message["tool_call_id"], {"name": "", "arguments": "{}"})
             yield {"tool": function["name"], "args": parsed_object(function["arguments"]) or {}, "text": text}
         elif is_question(message) and not meta.get("model"):
-            # The parts behind the first one are attached: files, and texts of files.
+            # The parts after the first one are attachments: files, and the text of files.
             first: Any = content if isinstance(content, str) else [*content][:1]
             spoken = without_framed(files_pattern().sub("", text_of(first)))
             yield {"user": spoken}
@@ -73,17 +73,17 @@ def entries_of(
         elif message["role"] == "user":
             yield {"text": text, "source": model_text("guard_task" if meta.get("model") else "guard_notice")}
         elif message["role"] == "assistant" and text and not calls_of(message):
-            yield {"text": text, "source": model_text("guard_answer")}  # of what it read, perhaps elsewhere
+            yield {"text": text, "source": model_text("guard_answer")}  # may repeat what the model has read
 
 
 def keep_origins(old: Sequence[HistoryMessage], new: Sequence[HistoryMessage]) -> list[HistoryMessage]:
-    """Return a history with the texts of the messages that another one has besides."""
+    """Return the new history, with compact entries for the old messages that it lacks."""
     kept = {id(message) for message in new}
     known = {id(message) for message in old}
     lost = {
         message["tool_call_id"] for message in old if message["role"] == "tool" and id(message) not in kept
     }
-    # With their calls, which tell the name and the arguments.
+    # The calls of lost results are included, because they hold the tool's name and arguments.
     gone = [
         message
         for message in old
@@ -107,5 +107,5 @@ def compact(entry: Entry) -> Entry:
 
 
 def with_meta(message: HistoryMessage, **more: object) -> HistoryMessage:
-    """Return a copy of a message with more in its `meta`."""
+    """Return a copy of a message with more fields in its `meta`."""
     return cast("HistoryMessage", {**message, META: {**(message.get(META) or {}), **more}})

@@ -1,4 +1,4 @@
-"""Permission decisions on calls, part of the state of a run."""
+"""Permission decisions on calls, part of a run's state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class PermissionLedger:
         always_allowed: Tools, rules and individual calls that a person allowed for the whole run.
         denied_rounds: Number of consecutive rounds without an allowed call.
         known: What people wrote in answers, and recipients that they made known; see `Permission`.
-        is_guarded: True once the mode ``guard`` was on: the history then keeps where its texts come from.
+        is_guarded: True once the run was in ``guard`` mode; from then on, the history records where its texts
+            come from.
     """
 
     rulings: dict[str, Ruling] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class PermissionLedger:
     is_guarded: bool = False
 
     def for_next(self) -> PermissionLedger:
-        """Return the ledger of a run on the same history: what people allowed or made known is kept."""
+        """Return the ledger for the next run on the same history, with what people allowed or made known."""
         return PermissionLedger(
             always_allowed=list(self.always_allowed), known=list(self.known), is_guarded=self.is_guarded
         )
@@ -77,8 +78,8 @@ class PermissionLedger:
         """Record the ruling on a pending call.
 
         Args:
-            origins: Where its values come from.
-            title: For a question: its words.
+            origins: Where the call's values come from.
+            title: For a question: the question, as the tool words it.
         """
         told = self._told(call.id, origins) if self.is_guarded else []
         if permission.behavior == "deny":
@@ -111,10 +112,11 @@ class PermissionLedger:
         return bool(recipients)
 
     def learn(self, *texts: str, about: Sequence[PlainOrigin] = ()) -> None:
-        """Take texts for the user's words, in the mode ``guard``.
+        """In ``guard`` mode, treat texts as the user's own words.
 
         Args:
-            about: Origins of the call that the texts answer: its strange values do not become known by them.
+            about: Origins of the values in the call that the texts answer. A strange value among them does
+                not become known because a text repeats it.
         """
         strange = [origin["value"] for origin in about if origin["is_strange"]]
         texts = tuple(without(text, strange) for text in texts) if self.is_guarded else ()
@@ -173,7 +175,7 @@ def rules_among(allowed: Sequence[str]) -> PermissionRules:
 
 
 def further_allowed(permission: Permission, tool: str, args: Mapping[str, object]) -> list[str]:
-    """Return what else an answer about one call allows: all calls of its tool, some rules, or equal calls."""
+    """Return what else an answer about one call allows: all calls to its tool, some rules, or equal calls."""
     if permission.always:
         return [tool]
     return (wider_rules(tool, args) or [call_key(tool, args)]) if permission.similar else []

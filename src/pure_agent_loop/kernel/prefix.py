@@ -153,7 +153,7 @@ class PrefixWatch:
         """The last two requests, the newest last; set before each request is sent."""
 
     def cause(self, writers: Mapping[str, str]) -> PrefixChange | None:
-        """Return how the newest request changed the prefix; None if unchanged, or returned before.
+        """Return how the newest request changed the prefix; None if unchanged, or already returned.
 
         Args:
             writers: See `first_change`.

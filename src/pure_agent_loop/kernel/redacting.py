@@ -1,4 +1,4 @@
-"""Redaction of known secrets in responses, results of calls and events."""
+"""Redaction of known secrets in responses, call results and events."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class ResponseRedactor:
         return Delta(text=self._text.flush(), reasoning=self._reasoning.flush(), tool_calls=parts)
 
     def redact(self, response: LLMResponse) -> LLMResponse:
-        """Return the response without secrets; arguments of calls are unchanged.
+        """Return the response without secrets; call arguments are unchanged.
 
-        Details of the tokens of a secret, which are its pieces, are left out.
+        If the response contains a secret, all token details are left out, because they hold its pieces.
         """
         if response.token_details:
             calls = [call.arguments for call in response.tool_calls]

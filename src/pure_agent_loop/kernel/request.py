@@ -60,7 +60,7 @@ def build_request(state: QueryState, kit: Kit) -> Request:
 
 
 def is_typed(state: QueryState, kit: Kit) -> bool:
-    """Return True if the next answer is typed; the last answer after a limit is a text about the progress."""
+    """Return True if the next answer is typed; the last answer after a limit reports progress as text."""
     return kit.output is not None and kit.output.response_format is not None and not state.closing
 
 
@@ -71,7 +71,7 @@ def may_call(state: QueryState, kit: Kit) -> bool:
 
 
 def offered_tools(state: QueryState, kit: Kit, *, allowed: bool) -> Tools:
-    """Return the tools of the next request; after a truncated result also the tool that reads the rest.
+    """Return the next request's tools, including, after a truncated result, the one that reads the rest.
 
     Args:
         allowed: Whether calls are allowed; see `may_call`. If not, the tools are listed only if the history

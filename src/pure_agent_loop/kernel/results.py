@@ -52,7 +52,7 @@ async def finish(step: Step, call: ToolCallRun, outcome: ToolOutcome, seconds: f
 
 
 async def after_hooks(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutcome:
-    """Let the caller's hooks change the text of a call that was made."""
+    """Let the caller's hooks change the result text of a call that was made."""
     if call.outcome is not None:  # denied
         return outcome
     text = outcome.text
@@ -178,9 +178,9 @@ def cut_outcome(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutc
 def history_text(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> str:
     """Return a result as the history holds it: in a frame if its tool is marked ``untrusted``.
 
-    Events, records and the audit log have the plain text. The frame's mark is a hash of the call and the
-    whole text, so a text cannot contain the mark that would close its frame, and a replay produces the same
-    frame.
+    Events, records and the audit log hold the text without the frame. The frame's mark is a hash of the call
+    and the whole text, so no text can contain the mark that would close its frame, and a replay produces the
+    same frame.
     """
     text = outcome.text
     if outcome.is_error or call.tool is None or not call.tool.untrusted or not text:

@@ -1,4 +1,4 @@
-"""Reject a permission rule that cannot match any call of the agent's tools, because it is a mistake."""
+"""Reject permission rules that cannot match any call to the agent's tools: such a rule is a mistake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Schemas = Mapping[str, _Schema]
 
 
 def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object, hint: str = SHARED) -> None:
-    """Reject a rule that cannot match a tool, or an argument of one.
+    """Reject a rule that cannot match any tool, or any argument of the tools it names.
 
     A name pattern such as ``read_*`` is accepted without a matching tool, because it also covers later tools.
     With toolsets, every name is accepted: their tools are listed during a run.
@@ -128,7 +128,7 @@ def _can_fit(pattern: str, schema: object, name: str) -> bool:
 
 
 def _fits_kind(pattern: str, kind: str) -> bool:
-    """Return True if the text of a value of this JSON type could match the pattern."""
+    """Return True if a value of this JSON type, written as text, could match the pattern."""
     if kind in ("boolean", "null"):
         return any(fits(pattern, value) for value in ((True, False) if kind == "boolean" else (None,)))
     if kind in ("array", "object"):

@@ -35,7 +35,7 @@ _OPEN: dict[tuple[int, int], _Keeper] = {}  # key: ids of the toolset and the ev
 
 
 def flags_of(tool: Tool) -> dict[str, Any]:
-    """Return a tool's non-default flags besides its schema, as plain JSON."""
+    """Return a tool's non-default flags, which its schema does not show, as plain JSON."""
     changed = {name: getattr(tool, name) for name in _DEFAULTS if getattr(tool, name) != _DEFAULTS[name]}
     depends = {"destructive": "depends"} if callable(tool.destructive) else {}
     return {**changed, **depends, **({"judge": True} if tool.judge is not None else {})}

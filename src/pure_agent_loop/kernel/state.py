@@ -6,7 +6,8 @@
     `close` adds missing results early.
 3.  Call ids are unique in the whole history; a duplicate id from a server is replaced when the response is
     added.
-4.  `stop_reason` is set once; only `go_on` and `resume` clear it. After that, only `close` appends messages.
+4.  `stop_reason` is set once; only `go_on` and `resume` clear it. While it is set, only the results of
+    pending calls are appended.
 5.  Everything here is plain data: ``from_dict(to_dict())`` is equal to the original.
 """
 
@@ -65,10 +66,10 @@ class AnswerDraft:
 
     Args:
         pieces: The text; several pieces if the answer was cut off and continued.
-        note: Sentence added to the answer that names the limit that ended the run.
+        note: Sentence that names the limit that ended the run; it follows the answer.
         asked_again: True once the model was asked again after an empty answer.
-        output_raised: True once the output limit cut off a call or the whole answer; the caller's limit is
-            doubled then.
+        output_raised: True once the output limit cut off a call or the whole answer; requests then double the
+            caller's limit.
     """
 
     pieces: list[str] = field(default_factory=list)
@@ -269,7 +270,7 @@ class QueryState:
 
     @property
     def cost(self) -> float | None:
-        """Cost of the run so far; None if a part of it is unknown; `ledger.cost` is then the known part."""
+        """Cost of the run so far; None if part of it is unknown. `ledger.cost` is the known part."""
         return self.usage.cost if self.usage.cost is not None or self.usage.total_tokens else 0.0
 
     @property
@@ -294,13 +295,13 @@ class QueryState:
         self.add_user(text, media)
 
     def add_facts(self, text: str) -> None:
-        """Insert facts before a new task; append them if a request has already held the task."""
+        """Insert facts before a new task; append them if the task was already sent."""
         at, self.task_at = self.task_at, None
         self.messages.insert(len(self.messages) if at is None else at, facts_message(text))
         self.context.sizes = []
 
     def renew_facts(self, text: str, old: Sequence[HistoryMessage]) -> None:
-        """Replace the messages with facts in a history that a compaction has changed."""
+        """Replace the fact messages in a history that a compaction has changed."""
         before = self.context.estimate(self.messages)
         self.messages = [message for message in self.messages if message not in old]
         if self.task_at is not None:  # the task is the newest message
@@ -475,7 +476,7 @@ class QueryState:
     # -- the run ends -------------------------------------------------------------------------------
 
     def finish(self, response: LLMResponse, prompts: Prompts) -> None:
-        """Decide between the end and one more request, after a response without calls."""
+        """After a response without calls, end the run or make one more request."""
         meaning = self.closing or self.answer.judge(response)
         if meaning in ONCE_MORE:
             self.transition_reason = meaning
@@ -516,7 +517,7 @@ class QueryState:
         return due
 
     def resume(self) -> None:
-        """Clear the end of a run that failed, hit a limit or was suspended, so that it can resume."""
+        """Undo the end of a run that failed, hit a limit or was suspended, so that it can resume."""
         if self.stop_reason in (None, COMPLETED, HANDED_OFF):
             return
         if self.stop_reason in WAITING:  # the run resumes in mid-step and keeps the step's rulings
@@ -538,7 +539,7 @@ class QueryState:
     # -- going out ----------------------------------------------------------------------------------
 
     def history(self, waiting: str = "") -> list[Message]:
-        """Return the messages as `messages=` takes them; a system message only if the given history had one.
+        """Return the messages as `messages=` takes them; keep a system message only if one was given.
 
         Args:
             waiting: Text to use as the result of a call that has no result yet.

@@ -36,12 +36,12 @@ class ToolCallRun:
     Args:
         tool: The tool with the call's name; None if it does not exist.
         args: The effective arguments, which hooks and persons may have changed.
-        earlier: Tools and arguments of the calls before it that may change something and are not denied.
+        earlier: Tools and arguments of earlier calls that may change something and were not denied.
         ruling: The ruling on the call; None before the decision.
         asked: True if a person has decided.
-        origins: In the mode ``guard``: where its values come from, in plain form.
+        origins: In ``guard`` mode: where the call's values come from, in plain form.
         outcome: The reason for a denial, or the result after all stages; None before that.
-        warning: Text added at the beginning of the result.
+        warning: Text appended to the result, for the model and for displays.
         note: Text added to the result in the history and in its event.
         task: Task that runs the call; None if the call has not begun.
         seconds: Maximum duration in seconds; None for no limit.
@@ -137,7 +137,7 @@ class Step:
             number += 1
 
     def as_recorded(self, call: ToolCall) -> ToolCall:
-        """Return the call as a session records it; the state uses this form too, as a replay does."""
+        """Return the call as a session records it: the form in which a replay compares calls too."""
         redactor = self.kit.redactor
         if redactor is None:
             return call
@@ -208,7 +208,7 @@ class Step:
         return call.ruling
 
     def title(self, call: ToolCallRun, kind: Literal["asks", "running"]) -> str:
-        """Return the title of a call in the words of its tool; empty if it has none."""
+        """Return a call's title, as its tool words it; empty if the tool has none."""
         tool, redactor = call.tool, self.kit.redactor
         template = "" if tool is None else tool.asks if kind == "asks" else tool.running
         if tool is None or not template:

@@ -1,4 +1,4 @@
-"""Ledger of tools, part of the state of a run: external results, tools from a search, corrections."""
+"""Tool ledger, part of a run's state: external results, tools from a search, corrections."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ToolLedger:
         return call_id in self.outside and not self.outside[call_id].came
 
     def text_of(self, call_id: str, default: str) -> str:
-        """Return the text of an external result; `default` for another call."""
+        """Return the text of a call's external result; `default` if the call has none."""
         return self.outside[call_id].text if call_id in self.outside else default
 
     def has_succeeded(self, call_id: str) -> bool:

@@ -34,7 +34,7 @@ TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 # Output limit, as each protocol names it.
 LIMIT_FIELDS = (*TOKEN_LIMITS, "max_output_tokens", "maxOutputTokens")
 LEAST_ROOM = 1_024  # tokens; a shorter answer is useless, so the history is shortened instead
-_SHORT_ID = 24  # characters of an id that replaces one a server rejects
+_SHORT_ID = 24  # length of the id that replaces one a server rejects
 _CONTENT = methodcaller("get", "content")
 _PLAIN_ID = re.compile("[a-zA-Z0-9_-]+")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -44,8 +44,8 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
     """Return messages in the form the profile requires, without `meta`.
 
     Args:
-        messages: The history after `adapt_content`, system message first; `meta` may hold the reasoning of a
-            message.
+        messages: The history after `adapt_content`, system message first; `meta` may hold a message's
+            reasoning.
         origin: The server and the model. Fields that another server or model added to the messages are
             omitted.
     """
@@ -54,7 +54,7 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
         adapted = list(_with_reasoning(messages, profile, origin))
     else:
         adapted = _without_meta(messages, origin)
-    # Fast check: a history is long, and most of its contents are plain text.
+    # Check the types first, because a history is long and most of its contents are plain text.
     if list in set(map(type, map(_CONTENT, adapted))):
         adapted = [
             {**m, "content": list(map(by_bytes, m["content"]))} if type(m.get("content")) is list else m
@@ -78,7 +78,7 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
 
 
 def adapt_content(messages: Sequence[Message], profile: Profile) -> Sequence[Message]:
-    """Return messages with media and call ids as a profile requires, in any protocol; `meta` stays."""
+    """Return messages with media and call ids as a profile requires, in any protocol; keep `meta`."""
     if profile.takes is not None:
         taken = [MEDIA_KINDS[kind] for kind in profile.takes]
         messages = [in_words(message, taken) if is_media(message) else message for message in messages]
@@ -127,7 +127,7 @@ def adapt_tools(tools: Tools, profile: Profile) -> list[JsonObject]:
         return tools
     adapted = []
     for tool in tools:
-        if not isinstance(tool.get("function"), Mapping):  # a tool of the server
+        if not isinstance(tool.get("function"), Mapping):  # a server tool
             adapted.append(tool)
             continue
         function = dict(tool["function"])
@@ -151,7 +151,7 @@ def _with_stand_ins(messages: Iterable[Message], fields: JsonFields) -> Iterator
 
 
 def _without_meta(messages: Sequence[Message], origin: str) -> Sequence[Message]:
-    is_plain = True not in map(contains, messages, repeat(META))  # without a loop in Python
+    is_plain = True not in map(contains, messages, repeat(META))  # faster than a Python loop
     return messages if is_plain else [for_origin(m, origin) if META in m else m for m in messages]
 
 
@@ -162,7 +162,7 @@ def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) 
     for number, message in enumerate(messages):
         plain = for_origin(message, origin) if META in message else message
         if number >= start and (message.get("tool_calls") or (is_whole and message["role"] == "assistant")):
-            # The field is empty for a history from another source, whose reasoning is unknown.
+            # The field is empty if the reasoning is unknown, as in a history from another source.
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
         yield plain
@@ -261,11 +261,11 @@ def short_id(call_id: str, length: int) -> str:
 
 
 def simplify_schema(schema: object, without: frozenset[str]) -> Any:
-    """Remove keywords from a JSON Schema, and replace them by equivalents if possible.
+    """Remove keywords from a JSON Schema, and replace them with equivalents if possible.
 
-    ``$ref`` is expanded (a recursive reference becomes any object), ``const`` becomes an ``enum`` of one, a
-    choice (``anyOf``, ``oneOf``) becomes its first branch that is not null. The tool still validates its
-    arguments.
+    ``$ref`` is expanded (a recursive reference becomes any object), ``const`` becomes an ``enum`` with one
+    value, and a choice (``anyOf``, ``oneOf``) becomes its first branch that is not null. The tool still
+    validates its arguments.
     """
     return _simple(schema, without, _definitions_of(schema), ())
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.secrets.redaction import shown_url
 
-# Endpoints that people paste with the URL of their server, and parameters that do not belong to the server.
+# Endpoint paths that people paste with their server's URL, and parameters that may be dropped with them.
 _ENDPOINT = re.compile(
     r"/+((chat/)?completions|responses|messages(/count_tokens)?|model/[^/]+/[\w-]+|projects/.+:\w+"
     r"|(?<=/v1/|eta/|pha/)models(/[^/]+)?)/*$"
@@ -29,7 +29,7 @@ def is_loopback(url: str) -> bool:
 
 
 def is_private(url: str) -> bool:
-    """Return True if the URL holds an address of this machine or of a private network."""
+    """Return True if the URL's host is an address of this machine or of a private network."""
     address = _address_of(url)
     return address is not None and (address.is_private or address.is_unspecified)
 
@@ -108,10 +108,10 @@ def checked_url(url: str) -> str:
 
 
 def without_endpoint(url: str) -> str:
-    """Return a server's URL for a URL that may have been pasted with the path of an endpoint.
+    """Return a server's URL without the endpoint path that may have been pasted with it.
 
     Raises:
-        ConfigError: The endpoint has parameters that would get lost.
+        ConfigError: The endpoint has parameters that would be lost.
     """
     parts = urllib.parse.urlsplit(url)
     path = _ENDPOINT.sub("", parts.path)

@@ -1,8 +1,8 @@
 """Tool call arguments: parse the model's text to a JSON object, or give the reason for rejecting it.
 
-Arguments are never repaired: running a guess is worse than asking again. These harmless variants
-are accepted too: an empty text or ``null`` for no arguments, raw control characters inside strings, an object
-instead of its text, and an object encoded twice as a string.
+Arguments are never repaired: running a guess is worse than asking again. These harmless variants are accepted
+too: an empty string or ``null`` for no arguments, raw control characters inside strings, an object instead of
+JSON text, and an object encoded twice as a string.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def parse_arguments(raw: object) -> tuple[JsonObject, str | None]:
         raw: JSON text, an object, or None.
 
     Returns:
-        The arguments and None; or an empty dict and the reason for rejecting them, with a preview.
+        The arguments and None; or an empty dict and the reason for the rejection, with a preview.
     """
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}, None
@@ -138,7 +138,7 @@ def _check(value: object, depth: int = 0) -> None:
 def check_numbers(written: object, made: object) -> None:
     """Reject non-finite floats that were converted from JSON, such as ``"NaN"`` or a huge number.
 
-    The same text is allowed where it stays a string, and a type's default may be infinite.
+    Such a value is allowed where it stays a string, and a type's default may be infinite.
 
     Raises:
         ValueError: `made` holds a non-finite number from `written`.

@@ -21,9 +21,9 @@ class BaseLLMClient(ABC):
     Set `takes_meta` to True to get messages with the key ``meta``, which holds their reasoning; never send
     ``meta`` to a server. A client for several models sets `origin` to a different string per model: fields
     that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts` to
-    True to get the option ``timeouts`` of a run and apply it yourself: the maximum seconds until a response
-    begins, and between two pieces of it; None for no limit. Set `takes_server_tools` to True to get the
-    option ``server_tools`` with those of the agent's tools that the server runs, in the shape of its
+    True to get a run's timeouts as the option ``timeouts`` and apply them yourself: the maximum seconds until
+    a response begins, and between two pieces of it; None for no limit. Set `takes_server_tools` to True to
+    get the option ``server_tools`` with those of the agent's tools that the server runs, in the shape of its
     protocol.
     """
 
@@ -112,7 +112,7 @@ class GivesLikelihoods(Protocol):
     """A client that can tell whether its server returns token likelihoods."""
 
     async def gives_likelihoods(self) -> bool:
-        """Return True if the server returns token likelihoods, also with constrained output."""
+        """Return True if the server returns token likelihoods, even with constrained output."""
 
 
 class BecomesReady(Protocol):
@@ -126,11 +126,11 @@ class Prepares(Protocol):
     """A client that loads what requests need, such as its key, before the first one."""
 
     def prepare(self) -> None:
-        """Load it once. Thread-safe; raises `ConfigError`."""
+        """Load what requests need, once. Thread-safe; raises `ConfigError`."""
 
 
 class FindsWindow(Protocol):
-    """A client that can query the context window from its server."""
+    """A client that can query its server for the context window."""
 
     async def find_context_window(self) -> int | None:
         """Query the server; afterwards `context_window` holds the result."""
@@ -140,7 +140,7 @@ class CountsTokens(Protocol):
     """A client whose server counts the tokens in a request."""
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
-        """Return the input tokens in a request. Arguments and errors are those of `BaseLLMClient.chat`."""
+        """Return the number of input tokens. Arguments and errors are those of `BaseLLMClient.chat`."""
 
 
 class GroupsModels(Protocol):
@@ -203,12 +203,12 @@ def takes_meta(client: object) -> bool:
 
 
 def thinks_in_text(client: object) -> bool:
-    """Return True if ``<think>`` tags in a client's text hold reasoning; False if it has a separate field."""
+    """Return True if ``<think>`` tags in a client's text hold reasoning; False if a separate field does."""
     return bool(getattr(client, "thinks_in_text", True))
 
 
 def window_known_to(client: object) -> int | None:
-    """Return the context window in tokens if the client has it without a query to its server."""
+    """Return the context window in tokens if it is known without a query to the client's server."""
     window = getattr(client, "context_window", None)
     return window if type(window) is int and window > 0 else None
 

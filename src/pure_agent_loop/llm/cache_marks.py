@@ -13,7 +13,7 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.values import JsonObject
 
 CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
-MAX_MARKS = 4  # maximum cache marks in a request, at Anthropic and Alibaba
+MAX_MARKS = 4  # maximum cache marks in a request to Anthropic or Alibaba
 MARK_EVERY = 15  # blocks between marks; both servers look 20 blocks back from a mark for a cached prefix
 
 

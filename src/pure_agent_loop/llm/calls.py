@@ -4,11 +4,12 @@ Rules:
 
 1.  A fragment belongs to the call with its index (among several, to the one with its id), unless it clearly
     starts another call. Without an index, it continues the call with its id, else the last call.
-2.  Only a fragment with a name starts another call, or one with a new index and a new id. Without
-    indexes, neighbouring fragments with names in one delta are different calls.
-3.  After complete arguments, a fragment with a name starts another call if it has a new id, another name,
-    or arguments that are not a repetition. Before the arguments are complete, only another name starts
-    another call.
+2.  Only a fragment with a name, or with a new index and a new id, starts another call. Without indexes,
+    adjacent fragments with names in one delta are different calls.
+3.  After complete arguments, a fragment with a name starts another call if it has a new id, another name, or
+    arguments that are not a repetition. After truncated arguments, only another name starts another call;
+    after unreadable ones, a new id does too. Before any arguments, only a new id does, with another name or
+    without arguments.
 4.  An id that changes within a call is ignored from then on.
 5.  If calls assembled this way hold unreadable arguments, but sorting the fragments by id alone, or by
     index alone, makes every call readable, that order is used.
@@ -76,8 +77,8 @@ class OpenCall:
     Args:
         pieces: The arguments, if they were sent as text.
         whole: The arguments, if they were sent as an object.
-        changes_id: Fragments had different ids.
-        is_named_again: A fragment with only the name followed complete arguments.
+        changes_id: Whether the fragments had different ids.
+        is_named_again: Whether a fragment with only the name followed complete arguments.
     """
 
     index: int | None
@@ -226,8 +227,9 @@ class CallGatherer:
         """Return the calls, in order.
 
         Args:
-            cut_off: The finish reason if the response was cut off, else empty. A last call with incomplete,
-                empty or missing arguments must not run then: the model may not have finished writing them.
+            cut_off: The finish reason if the response was cut off, else empty. In a response that was cut
+                off, a last call with incomplete, empty or missing arguments must not run, because the model
+                may not have finished writing them.
         """
         calls: list[ToolCall] = []
         used: set[str] = set()
@@ -250,7 +252,7 @@ class CallGatherer:
         return [call for call in self._calls if call.name or call.phase is not Phase.EMPTY]
 
     def _best(self) -> list[tuple[OpenCall, Parsed]]:
-        """Return the calls in the best order of the fragments (rule 5), with their arguments."""
+        """Return the calls and their arguments, with the fragments sorted in the best way (rule 5)."""
         calls = [(call, call.parsed()) for call in self._named()]
         if all(invalid is None for _, (_, invalid) in calls):
             return calls

@@ -56,7 +56,7 @@ class BodyReader:
         self._reason = ""  # the newest finish reason
 
     def feed(self, data: bytes) -> Iterable[Delta]:
-        """Add bytes; return the deltas they complete. Neighbours without visible text are merged.
+        """Add bytes; return the deltas they complete. Adjacent deltas without visible text are merged.
 
         Raises:
             LLMError: The bytes cannot be read, or report a failed request.
@@ -90,7 +90,7 @@ class BodyReader:
         return "events" if first else ""
 
     def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
-        """Yield the deltas of events; merge neighbours without visible text."""
+        """Yield the deltas of events; merge adjacent deltas without visible text."""
         held: Delta | None = None
         try:
             for delta in filter(None, map(self._event, payloads)):
@@ -173,7 +173,7 @@ class BodyReader:
 
 
 def _usual(data: JsonFields) -> Delta | None:
-    """Read a chunk of the common form quickly, with the result of `parse_chunk`; None for any other chunk."""
+    """Read a chunk of the common form quickly, as `parse_chunk` would; None for any other chunk."""
     choices, raw_usage = data.get("choices"), data.get("usage")
     usage = TokenUsage.from_openai(raw_usage) if type(raw_usage) is dict else None
     if type(choices) is not list or "error" in data or (raw_usage is not None and usage is None):
@@ -273,7 +273,7 @@ def parse_completion(data: object) -> Delta:
     A missing finish reason is accepted, but null means an incomplete response.
 
     Raises:
-        LLMError: The completion holds no choice, an error object, or an unknown shape.
+        LLMError: The completion has no choice, holds an error object, or has an unknown shape.
     """
     delta = _parse_answer(data, ("message", "delta"))
     if len(choices := all_choices(data)) > 1:
@@ -330,7 +330,7 @@ def _parse_answer(data: object, places: tuple[str, str]) -> Delta:
 
 
 def _token_details(choice: object, data: object) -> JsonObject | None:
-    """Return log-probabilities and token ids; vLLM puts those of the prompt next to the choices."""
+    """Return log-probabilities and token ids; vLLM puts the prompt's next to the choices."""
     places = {"logprobs": choice, "token_ids": choice, "prompt_logprobs": data, "prompt_token_ids": data}
     details = {name: get(place, name) for name, place in places.items()}
     return {name: value for name, value in details.items() if isinstance(value, (dict, list))} or None
@@ -356,7 +356,7 @@ def _error_in(data: Any) -> Any:
 
 
 def first_choice(data: object) -> Any:
-    """Return the choice with the lowest index of a chunk or a completion; None if there are no choices."""
+    """Return the choice with the lowest index in a chunk or a completion; None if there are no choices."""
     choices = get(data, "choices")
     if type(choices) is list and len(choices) == 1 and type(choices[0]) is dict:  # the usual case
         return choices[0]
@@ -364,7 +364,7 @@ def first_choice(data: object) -> Any:
 
 
 def all_choices(data: object) -> list[Any]:
-    """Return the choices of a chunk or a completion, sorted by index."""
+    """Return the choices in a chunk or a completion, sorted by index."""
     choices = get(data, "choices")
     if isinstance(choices, Mapping):
         choices = [choices]
@@ -434,7 +434,7 @@ def _object(value: object) -> Any:
 
 
 def _content(content: object) -> tuple[str, str]:
-    """Return (text, reasoning) of a content: a string, None or parts."""
+    """Return the (text, reasoning) of a message's content: a string, None or parts."""
     if content is None:
         return "", ""
     if isinstance(content, str):
@@ -501,7 +501,7 @@ def _index(value: object) -> int | None:
 
 
 def _word(value: object) -> str | None:
-    """Return a name or an id as text; some servers send numbers."""
+    """Return a name or an id as a string; some servers send numbers."""
     if type(value) is str or value is None:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:

@@ -90,7 +90,7 @@ class ControlTokens:
         return self._token.sub(rf"\1{JOINER}\2", text)
 
     def mended(self, text: str) -> str:
-        """Restore the tokens of a text; the reverse of `broken`."""
+        """Restore the tokens in a string; the reverse of `broken`."""
         return self._token.sub(_without_joiner, text)
 
     def pieces(self, text: str) -> list[str]:
@@ -104,7 +104,7 @@ class ControlTokens:
     def break_request(self, body: JsonObject, history: Sequence[JsonFields]) -> None:
         """Break up the tokens in the messages and tools of a request, in place.
 
-        Tokens at the start of the system prompt are the caller's and stay: some models are controlled by one
+        Tokens at the start of the system prompt stay, because callers control some models with one
         (``<|think|>``).
 
         Args:
@@ -138,7 +138,7 @@ class ControlTokens:
         return self._may_hold_token(text) and self._token.search(text) is not None
 
     def _may_hold_token(self, text: str) -> bool:
-        """Return False if no token can begin in a text; several times as fast as the pattern."""
+        """Return False if no token can begin in a string; several times as fast as the pattern."""
         starts = self._starts.items()
         return "\\u" in text or any(first in text and start.search(text) for first, start in starts)
 
@@ -156,10 +156,10 @@ class ControlTokens:
         return TokenMender(self)
 
     def mend_part(self, text: str, start: int) -> tuple[str, str]:
-        """Return an unfinished text with its tokens restored, and its end if that may be a partial token.
+        """Return unfinished text with its tokens restored, and the end of it that may be a partial token.
 
         Args:
-            start: Index before which the text is not held back.
+            start: Index before which no text is held back.
         """
         end = 0
         for token in self._token.finditer(text):

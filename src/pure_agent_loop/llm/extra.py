@@ -34,7 +34,7 @@ def extra_of(value: object, known: Collection[str]) -> JsonObject | None:
 
 
 def extra_of_call(call: object) -> JsonObject | None:
-    """Return the extra fields of a call; those of its ``function`` under that name."""
+    """Return the extra fields of a call; those of its ``function`` are under that key."""
     function = get(call, "function")
     is_flat = not function or isinstance(function, str)
     extra = extra_of(call, CALL_FIELDS | FUNCTION_FIELDS if is_flat else CALL_FIELDS) or {}
@@ -86,8 +86,8 @@ def not_of_protocol(messages: Iterable[JsonFields]) -> list[str]:
 def joined(pieces: Sequence[Any]) -> Any:
     """Join the streamed pieces of one value; a single piece stays unchanged.
 
-    Strings are concatenated, objects joined by field, lists by item (see `_items`). Equal pieces count once,
-    and so does a last piece that equals all pieces before it. For numbers, the last piece counts.
+    Strings are concatenated, objects joined by field, lists by item (see `_items`). Equal pieces are used
+    once. A last piece that equals all earlier pieces joined is ignored. For numbers, the last piece is used.
     """
     full = [piece for piece in pieces if piece not in _EMPTY] or list(pieces[:1])
     first, last = full[0], full[-1]
@@ -109,7 +109,8 @@ def _items(pieces: Sequence[list[Any]]) -> list[Any]:
     """Join the items of streamed lists.
 
     An item continues an earlier item if ``index``, ``type`` and ``id`` agree where both have them. Without an
-    index, the first item of a list continues the last item if that one has empty fields.
+    index, the first item of a list continues the last item so far, if that item has empty fields or no field
+    is filled in both.
     """
     groups: list[list[Any]] = []
     for piece in pieces:

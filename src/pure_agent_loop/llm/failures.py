@@ -67,8 +67,8 @@ class RefusedError(Exception):
     """A response with an error status.
 
     Args:
-        content: The body. `body` is the value of ``error`` in JSON, else the whole text; `document` is the
-            whole JSON.
+        content: The response's body. `document` is the JSON in it, or its text if it is not JSON. `body` is
+            the value of ``error`` in that JSON, or the same as `document` if there is none.
     """
 
     def __init__(self, status: int, content: bytes, headers: Headers) -> None:
@@ -133,7 +133,7 @@ def _translate_sdk_error(error: Exception, base_url: str, model: str) -> LLMErro
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a connection failed: in the words of the system, if it names a reason."""
+    """Return why a connection failed, in the operating system's words if it gives a reason."""
     cause: BaseException | None = error
     while cause is not None:
         inner = getattr(cause, "os_error", cause)
@@ -199,7 +199,7 @@ def error_from_body(error: object, statuses: Mapping[str, int] = MappingProxyTyp
 
 
 def _read(details: object, status: int | None, headers: Headers) -> tuple[str, ErrorKind, float | None]:
-    """Return the message of an error, its kind, and the wait in seconds that the response asks for."""
+    """Return an error's message, its kind, and the wait in seconds that the response asks for."""
     message, codes = read_error(details)
     kind = classify(status, message, " ".join(codes), details)
     return message, kind, named_wait(headers, details, is_rate_limit=kind == "rate_limit")

@@ -67,13 +67,13 @@ SILENCE = 45.0
 _UNLIMITED = (None, None)
 # Error kinds after which no other model is tried, because a shorter request may succeed.
 _NOT_FOR_OTHERS: frozenset[ErrorKind] = frozenset({"context_overflow"})
-# Error kinds of a model that works but rejects this request: no cooldown.
+# Error kinds without a cooldown, because the model works and rejects only this request.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
 MINUTE = 60
 _SECONDS = "a number of seconds above 0"
-_POLL = 5.0  # seconds between checks by a waiting request: requests ahead of it may have been cancelled
-_LOST = 3 * _POLL  # seconds without a check after which a waiting request is dropped: its process died
-_NOTICE = 15.0  # seconds between two notices of a waiting request
+_POLL = 5.0  # seconds between a waiting request's checks, because requests ahead of it may be cancelled
+_LOST = 3 * _POLL  # seconds without a check after which a waiting request counts as dead and is dropped
+_NOTICE = 15.0  # seconds between two notices about a waiting request
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
@@ -106,10 +106,10 @@ class Fallback(StreamingClient):
         models: Clients, or names as in ``Agent(model=)``, the preferred one first.
         cooldown: Seconds for which a model is skipped after a failure, unless its server names a time.
         silence: Seconds without a piece of a response after which a model counts as failed; None for no limit
-            except the run's timeouts, which apply to each model. At the default of 45, a server on this
-            machine may take any time until the first piece, because it may read prompts slowly.
-        on_refusal: Whether the next model is asked if a model refuses because of the content. The text
-            written so far is then discarded. If the last model refuses, too, that is the response.
+            except the run's timeouts, which apply to each model. With the default of 45, a server on this
+            machine may take any time before its first piece, because it may read prompts slowly.
+        on_refusal: Whether to ask the next model, and discard the text written so far, if a model refuses
+            because of the content. The last model's refusal is returned as the response.
         clock: Clock, for tests.
 
     Raises:
@@ -147,7 +147,7 @@ class Fallback(StreamingClient):
         return [member.client for member in self._members]
 
     def with_each(self, wrap: Callable[[ChatModel], ChatModel]) -> Fallback:
-        """Return a group with each client wrapped; it shares the cooldowns of the models."""
+        """Return a group with each client wrapped; the new group shares the models' cooldowns."""
         other = copy.copy(self)
         other._members = [_FallbackModel(wrap(member.client), member.cooldown) for member in self._members]
         return other
@@ -179,7 +179,7 @@ class Fallback(StreamingClient):
         return min(windows, default=None)
 
     def prepare(self) -> None:
-        """Prepare all clients; see `Prepares`. So a missing key is found before a model fails."""
+        """Prepare all clients, so that a missing key is found before a model fails; see `Prepares`."""
         for client in self.clients:
             preparing = as_protocol(getattr(client, "inner", client), Prepares)
             if preparing is not None:
@@ -304,7 +304,7 @@ def _soonest(failures: list[tuple[float, Exception]]) -> Exception:
 
 
 def _moved(delta: Delta, start: int) -> Delta:
-    """Return a delta from a part that begins at `start`; parts of a nested group are shifted by `start`."""
+    """Move the part that a delta names by `start`, because a nested group counts from its own start."""
     part = delta.served
     return delta if part is None else delta._replace(served=part._replace(start=part.start + start))
 
@@ -340,7 +340,7 @@ class _Attempt:
         self._assembler = Assembler(splits_thinking=thinks_in_text(client))
 
     async def run(self, options: Options) -> AsyncGenerator[Delta, None]:
-        """Stream the response; its usage has the cost."""
+        """Stream the response, with the cost in its usage."""
         self._options = options
         if (choosing := as_protocol(self._client, BecomesReady)) is not None:
             await choosing.become_ready()
@@ -375,7 +375,7 @@ class _Attempt:
         return self._assembler.partial().content or ""
 
     def spent(self, error: Exception | None) -> TokenUsage | None:
-        """Return the tokens of a failed attempt; None if the server did no work, or they are counted."""
+        """Return a failed attempt's tokens; None if the server did no work or they are already counted."""
         response, silent = self._assembler, isinstance(error, LLMError) and error.kind == "timeout"
         if response.is_settled or not (response.has_begun or silent):
             return None
@@ -385,7 +385,7 @@ class _Attempt:
         return self._priced(usage).of_model(served[-1].model if served else _name(self._client))
 
     def _priced(self, usage: TokenUsage) -> TokenUsage:
-        """Return a usage with its cost, if the model has a price. A nested group has added its costs."""
+        """Return a usage with its cost, if the model has a price. A nested group has added its own costs."""
         if usage.cost is not None or usage.by_model:
             return usage
         price = price_of(self._client, self._options)
@@ -435,12 +435,12 @@ class LimitStore(Protocol):
 class _MinuteLedger:
     """Requests and tokens of the last minute, and the waiting requests in order. Pure.
 
-    The time of an entry is rounded up to a second, so that it never leaves the minute too early. A request
-    may be sent if there is room for it and for all requests that wait before it. A request that is larger
-    than the limit itself is sent alone.
+    The time of an entry is rounded up to a full second, so that the entry never leaves the minute too early.
+    A request may be sent if there is room for it and for all requests that wait before it. A request that is
+    larger than the limit itself is sent alone.
 
     Args:
-        plain: Plain JSON form; it is changed.
+        plain: Plain JSON form, which is modified in place.
     """
 
     def __init__(self, plain: JsonObject, requests: int | None, tokens: int | None) -> None:
@@ -473,7 +473,8 @@ class _MinuteLedger:
         """Count requests and tokens.
 
         Args:
-            instead_of: The time and the tokens that were counted for the same request before.
+            instead_of: The time and the tokens counted earlier for the same request; the new count replaces
+                them.
         """
         if instead_of is not None and (old := self._spent.get(str(math.ceil(instead_of[0])))) is not None:
             old[1] = max(0, old[1] - instead_of[1])
@@ -498,19 +499,19 @@ class _MinuteLedger:
 
 
 class Limiter(StreamingClient):
-    """A model with a limit of requests and tokens per minute, shared by all runs that use this client.
+    """A model with limits on requests and tokens per minute, shared by all runs that use this client.
 
     A request that would exceed a limit waits, in the order of arrival. Its tokens are estimated, with
-    ``max_tokens`` if that is set, and corrected when the response has arrived or failed: so responses that
-    are longer than estimated may exceed the token limit. With a `store`, all processes share the limits of a
-    model and key; requests of a process that died stay counted for a minute at most.
+    ``max_tokens`` if that is set, and corrected when the response has arrived or failed. Responses that are
+    longer than estimated may therefore exceed the token limit. With a `store`, all processes share the limits
+    of a model and key; requests of a process that died are counted for at most a minute.
 
     Args:
         client: The model's client, or its name as in ``Agent(model=)``.
         requests: Requests per minute; None for no limit.
         tokens: Tokens per minute, sent and received; None for no limit.
-        store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While the storage
-            is unavailable, requests fail with an `LLMError` of the kind ``connection``.
+        store: Shared storage, such as `durable.SharedLimits`; None to keep the limits in this object alone.
+            While the storage is unavailable, requests fail with an `LLMError` of the kind ``connection``.
         clock: Clock, for tests.
 
     Raises:
@@ -548,7 +549,7 @@ class Limiter(StreamingClient):
 
     @property
     def _key(self) -> str:
-        """Key of the shared limits: the model and the account, which may be read at the first request."""
+        """Key of the shared limits: the model and the account, which only the first request may reveal."""
         account = "\0".join(sorted(secrets_of(self.inner)))
         return f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"
 
@@ -645,7 +646,7 @@ class _Used:
         self._written += filter(None, (delta.text, delta.reasoning, *calls))
 
     def tokens(self, prompt: int) -> int:
-        """Return the tokens, estimated if the server sent none; 0 if it did no work."""
+        """Return the tokens, estimated if the server reported none; 0 if the server did no work."""
         written, usage = "".join(self._written), self._usage
         if usage is None or not is_plausible(usage, written):
             usage = usage_of_partial(None, prompt, written) if self.has_begun else TokenUsage.zero()

@@ -17,7 +17,7 @@ from pure_agent_loop.support.text import to_jsonable
 Message = dict[str, Any]
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _OTHER_ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
-_KINDS = {  # types of blocks, by kind of block; with "_" in place of "-"
+_KINDS = {  # block types, with "_" in place of "-", by kind of block
     "text": "text input_text output_text summary_text",
     "call": "tool_use tool_call function_call custom_tool_call",
     "result": "tool_result function_call_output custom_tool_call_output function_response",
@@ -35,7 +35,7 @@ _IDS = ("call_id", "tool_use_id", "tool_call_id", "toolCallId", "id")
 
 
 def translated(messages: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
-    """Yield the messages with their numbers, and whether they were translated; one may become several.
+    """Yield each message with its number, and whether it was translated; one message may become several.
 
     Raises:
         HistoryError: A block has no counterpart in chat completions.
@@ -91,7 +91,7 @@ def _is_foreign(message: JsonFields) -> bool:
 
 
 def _are_foreign(parts: list[Any]) -> bool:
-    """Return True for blocks of another protocol, and texts among blocks; other values are repaired later."""
+    """Return True for another protocol's blocks, or strings among blocks; other values are repaired later."""
     blocks = [part for part in parts if not isinstance(part, str)]
     has_texts = len(blocks) < len(parts)
     have_types = all(isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in blocks)
@@ -103,7 +103,7 @@ def _is_other_call(call: object) -> bool:
 
 
 def _is_native(part: Any) -> bool:
-    """Return True for a part of chat completions: a text, or a part whose type names its field."""
+    """Return True for a chat-completions part: text, or a part whose type is the name of its field."""
     kind = part.get("type") if isinstance(part, Mapping) else None
     if not isinstance(kind, str):
         return True  # not a block: repaired later

@@ -20,8 +20,8 @@ class _Written(NamedTuple):
 class WrittenHistories(Generic[T]):
     """Written messages for the history of each running task, so that its next request adds only new messages.
 
-    A beginning is recognised by its values, not its objects: a changed message is written again. An entry is
-    removed with its task.
+    The beginning of a history is recognised by its values, not its objects, so a changed message is written
+    again. An entry is removed with its task.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 def _copied(value: object) -> Any:
-    """Copy dicts and lists; texts are shared."""
+    """Copy dicts and lists; strings are shared."""
     if type(value) is dict:
         return {name: inner if type(inner) is str else _copied(inner) for name, inner in value.items()}
     if type(value) is list:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may need many minutes to read a long prompt, and a retry would start over
-# Placeholder, so that runs redact from their first response on.
+# Placeholder for a secret, so that runs redact from their first response on.
 _SENT_LATER = "a key that the first request shows"
 
 
@@ -49,9 +49,10 @@ class HttpClient(BaseLLMClient):
     _secrets: dict[str, str] | None = None
 
     def _connect(self, *, prepared: bool) -> None:
-        """Set up the connections; if `prepared`, at once, so that it does not use up a request's timeout.
+        """Set up the connections; if `prepared`, build a transport now, outside of any request's timeout.
 
-        Without a key this waits for the first request, so that a module can create clients without one.
+        Without a key, the transport is built for the first request, so that a module can create clients
+        without one.
         """
         self._connections = Connections(self._new_transport, self._current_key)
         if prepared and self.has_key:
@@ -75,11 +76,11 @@ class HttpClient(BaseLLMClient):
             redactor.learn_clients({value: name for name, value in secrets.items()})
 
     def _announce(self, options: Options) -> None:
-        """Redact the secrets of a request in the run that sends it, even if it did not create this client.
+        """Redact a request's secrets in the run that sends it, even if that run did not create this client.
 
         Args:
-            options: The options of the request; their ``extra_headers`` may also be the headers as they were
-                sent, such as with a key from a function.
+            options: The request's options. Their ``extra_headers`` may also be the headers that were sent,
+                which may hold a key from a function.
         """
         if (redactor := current_redactor()) is not self._announced_to and redactor is not None:
             redactor.learn_clients({value: name for name, value in self.secrets.items()})
@@ -102,10 +103,10 @@ class HttpClient(BaseLLMClient):
 
     @abstractmethod
     def _take_key(self, api_key: str | None) -> None:
-        """Use a key for new transports; without one, the key of the environment."""
+        """Use a key for new transports; if it is None, use the key from the environment."""
 
     def _current_key(self) -> object:
-        """Return the key; read its file again if the file has changed, and the environment without a key."""
+        """Return the key; read its file again if that has changed, or the environment if there is no key."""
         if self._key_file is not None and (key := self._key_file.read()) != self._settings["api_key"]:
             self._take_key(key)
         elif not self._settings["api_key"] and not self.has_key:
@@ -114,7 +115,7 @@ class HttpClient(BaseLLMClient):
 
     @property
     def secrets(self) -> dict[str, str]:
-        """Secrets of the next request by name, with the key that it will use."""
+        """Secrets of the next request by name, including its key."""
         self._current_key()
         return self._secrets or {}
 
@@ -133,7 +134,7 @@ class HttpClient(BaseLLMClient):
             return await assembled(deltas, splits_thinking=self.thinks_in_text)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; one in use closes after its response."""
+        """Close the connections of the running event loop; a connection in use closes after its response."""
         await self._connections.aclose()
 
     @abstractmethod
@@ -171,7 +172,7 @@ class HttpClient(BaseLLMClient):
 
 
 def load_json_packages() -> None:
-    """Import the packages that read and write JSON before a request, because the import is slow."""
+    """Import the JSON packages ahead of a request, because the import is slow."""
     for name in ("jiter", "pydantic_core"):
         importlib.import_module(name)
 

@@ -1,4 +1,4 @@
-"""Base of the clients of all protocols: a request that is refused is changed, and sent again.
+"""Base of the clients for all protocols: a refused request is changed, and sent again.
 
 A change is kept for the client's later requests. Messages and tools are changed in the chat-completions
 shape, before a protocol writes them, so that a rule holds in every protocol.
@@ -76,11 +76,11 @@ class RequestAttempt:
 
 @dataclass(slots=True)
 class _Request:
-    """A request of a caller, with the images and files left out of it.
+    """A caller's request, with the images and files left out of it.
 
     Args:
-        tries: Further images and files to leave out instead, if the server rejects the request again; None
-            before the first such rejection.
+        tries: Other sets of images and files to leave out instead, if the server rejects the request again;
+            None before the first such rejection.
     """
 
     tools: Tools | None
@@ -136,17 +136,17 @@ class LearningClient(HttpClient):
         """Return the request fields that the caller set, as opposed to defaults, and advice on each."""
 
     def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:  # noqa: ARG002 - see subclasses
-        """Adapt later requests by a rule of the protocol; return a notice, or None if nothing changed."""
+        """Adapt later requests by a rule for this protocol; return a notice, or None if nothing changed."""
         return None
 
     def _default_limit(self) -> int | None:
-        """Return the output limit of requests whose caller sets none; None for the server's."""
+        """Return the output limit for requests whose caller sets none; None for the server's limit."""
         return self.profile.max_output
 
     async def _ask(
         self, messages: list[Message], tools: Tools | None, options: JsonObject, stream: bool
     ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response; after a refusal that teaches something, try again."""
+        """Send a request and stream its response; after a refusal that leads to a change, try again."""
         request = _Request(tools)
         if (notice := self._leave_out_media(messages)) is not None:
             yield notice
@@ -210,7 +210,7 @@ class LearningClient(HttpClient):
         return (message.get(META) or {}).get("origin") == self.origin
 
     def _accepted(self, tools: Tools) -> list[JsonObject]:
-        """Return the tools without the refused tools of toolsets."""
+        """Return the tools, without those of toolsets that the server refused."""
         refused = self._refused_tools
         return [t for t in tools if not isinstance(t, Default) or t not in refused] if refused else tools
 
@@ -226,7 +226,7 @@ class LearningClient(HttpClient):
         return None if given and given[0] <= limit else limit
 
     def _leave_out_media(self, messages: list[Message]) -> Delta | None:
-        """Leave out earlier media of people that the profile excludes; return a notice if any are new."""
+        """Leave out people's earlier media if the profile excludes them; return a notice if any are new."""
         if self.profile.takes is None:
             return None
         excluded = {MEDIA_KINDS[kind] for kind in MEDIA_KINDS if kind not in self.profile.takes}
@@ -271,7 +271,7 @@ class LearningClient(HttpClient):
         return Delta(notice=notice)
 
     def _omit(self, request: _Request, media: frozenset[int], *, is_surplus: bool = False) -> None:
-        """Leave out these images and files from now on, in place of those of the last try."""
+        """Leave out these images and files from now on, instead of those in the last try."""
         self._refused -= request.left_out
         self._surplus -= request.left_out
         request.left_out = media
@@ -281,7 +281,7 @@ class LearningClient(HttpClient):
             self._refused |= media
 
     def _learned(self, attempt: RequestAttempt, error: LLMError) -> str:
-        """Change the profile, or leave out signed data; return what changes, or nothing."""
+        """Change the profile, or leave out signed data; return what changes, empty if nothing does."""
         from pure_agent_loop.llm import lessons
 
         if lessons.is_about_signed(error) and self._drop_signed(attempt.messages):
@@ -300,7 +300,7 @@ class LearningClient(HttpClient):
         return lesson.what
 
     def _learned_limit(self, attempt: RequestAttempt, error: LLMError) -> str:
-        """Lower the output limit as a refusal requires; return what changes, or nothing."""
+        """Lower the output limit as a refusal requires; return what changes, empty if nothing does."""
         from pure_agent_loop.llm import lessons
 
         own = _own_limit(attempt.options) if self.keeps_choices else ""
@@ -315,7 +315,7 @@ class LearningClient(HttpClient):
         return f"responses are limited to {limit:,} tokens"
 
     def _drop_signed(self, messages: Sequence[Message]) -> bool:
-        """Leave out the signed data of these messages from now on; the second time, all signed data."""
+        """Leave out the signed data in these messages from now on; the second time, all signed data."""
         signed = [message for message in messages if self._is_own(message) and _extra_text(message)]
         if not signed or self._unsigned is None:
             return False
@@ -323,7 +323,7 @@ class LearningClient(HttpClient):
         return True
 
     def _leave_out_tool(self, attempt: RequestAttempt, error: LLMError, tools: Tools | None) -> Delta | None:
-        """Omit the toolset's tool that a refusal names from all later requests.
+        """Omit a toolset's tool that a refusal names from all later requests.
 
         Raises:
             LLMError: The refusal names one of the caller's tools.
@@ -344,7 +344,7 @@ class LearningClient(HttpClient):
 
 
 def _plain(message: Message) -> Message:
-    """Return a message as one of another server: without the fields that its own server added."""
+    """Return a message without the fields that its server added, as if it came from another server."""
     meta = {name: value for name, value in message[META].items() if name != "origin"}
     return {**without_extra(message), META: meta}
 
@@ -378,5 +378,5 @@ def _own_limit(options: Options) -> str:
 
 
 def leave_out_advice(name: str) -> str:
-    """Return advice on a setting of the caller that a server rejects."""
+    """Return advice on a caller's setting that a server rejects."""
     return f"Remove {name}, or use a model that accepts it."

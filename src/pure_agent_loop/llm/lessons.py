@@ -1,7 +1,7 @@
-"""Learning from refusals: one 400 response becomes one change of later requests. Pure: no I/O.
+"""Learn from refusals: one 400 response leads to one change in later requests. Pure: no I/O.
 
-A change requires a refusal that names a part of the request, and a request that held this part. So the same
-error never causes a second change, and an unrelated error is reported unchanged.
+A change requires that the refusal names a part of the request, and that the request has that part. So the
+same error never causes a second change, and an unrelated error is reported unchanged.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _ID_FORM = re.compile(
     rf"{_CALL_ID}.{{0,200}}?(?:max\w*|at most|longer than|exceed\w*|too long|pattern|character|letter)",
     re.I | re.S,
 )
-_ID_CHARACTERS = 40  # length that every server with a maximum length of ids accepts
+_ID_CHARACTERS = 40  # length that every server with a length limit for ids accepts
 _CONTENT_NEEDED = re.compile(
     r"\bcontent\b.{0,80}(?:\bnull\b|\bnone\b|required|valid string|must be a string|expected a string)"
     r"|(?:\bnull\b|\bnone\b|missing field|invalid type).{0,60}\bcontent\b",
@@ -123,7 +123,7 @@ _OUTPUT_LIMIT = re.compile(
 _NUMBER = re.compile(r"(?<![\w.-])(?:\d{1,3}(?:,\d{3})+|\d+)(?![\w-]|\.\d)")
 _BELOW = re.compile(r"(?:(?:less|lower|smaller) than|below|[^<]<)[ '\"`]*\Z", re.I)
 _WINDOW = re.compile(r"context|window|prompt|input", re.I)
-# The number that names a context window, as opposed to the prompt in "limit: 190000 + 64000 > 200000".
+# Matches the size of a context window, as opposed to the prompt in "limit: 190000 + 64000 > 200000".
 _NAMED_WINDOW = re.compile(
     r"\b(?:maximum|context|window|limit)\b\D{0,40}?(\d{1,3}(?:,\d{3})+|\d+)(?![\w,]|\s*\+)", re.I
 )
@@ -184,7 +184,7 @@ _AFTER = (
     r"|.{0,60}extra inputs|.{0,60}extra fields not permitted|(?: \w+){0,3} (?:does not|doesn't) exist"
     r"|.{0,20} not support .{0,60}only the default|.{0,30}\bcannot both\b)"
 )
-# Rows: pattern of the error, whether it fits the request, settings to change, and the change in words.
+# Rows: error pattern, whether the request can have caused it, settings to change, and the change in words.
 _MESSAGES: tuple[_Row, ...] = (
     (
         _TURNS,
@@ -234,13 +234,13 @@ def learn(
     is_chat: bool = True,
     marks: Collection[str] = (),
 ) -> Lesson | None:
-    """Return the change of profile that a refusal requires; None if it names nothing to change.
+    """Return the profile change that a refusal requires; None if the refusal names nothing to change.
 
     Args:
         body: The request. Its messages and tools are in the chat-completions shape, in any protocol.
         chosen: Fields that the caller set, which are never omitted, and advice on each.
-        is_chat: Whether the request is one of chat completions, whose rules for messages then apply.
-        marks: Fields of parts of messages that the client adds by itself.
+        is_chat: Whether the request uses chat completions, so that the rules for its messages apply.
+        marks: Fields that the client itself adds to message parts.
 
     Raises:
         LLMError: The refusal names one of `chosen`.
@@ -297,7 +297,7 @@ def _refuse_choices(
 
 
 def reject(named: Iterable[str], advice: str, error: LLMError) -> NoReturn:
-    """Raise the error for settings of the caller that a server rejected."""
+    """Raise the error for caller settings that a server rejected."""
     raise LLMError(
         f"The server rejected {' and '.join(named)}, set by this program. {advice} "
         f"The server's error: {error.said}",
@@ -309,16 +309,16 @@ def reject(named: Iterable[str], advice: str, error: LLMError) -> NoReturn:
 
 
 def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int]:
-    """Return the largest output limit that a refusal allows, and the window that it names, or 0.
+    """Return the largest output limit that a refusal allows and the window that it names; 0 if unknown.
 
-    If the refusal names a window, the limit is the room that this request's prompt leaves; else the model's
-    limit.
+    If the refusal names a window, the limit is the room that this request's prompt leaves in it. Otherwise,
+    it is the model's limit.
 
     Args:
-        own: Name of the caller's setting, if the limit is the caller's.
+        own: Name of the caller's setting, if the caller set the limit; else empty.
 
     Raises:
-        LLMError: The caller set the limit.
+        LLMError: The caller set the limit too high.
     """
     sent = limit_of(body)
     said = error.said
@@ -347,7 +347,7 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
 
 
 def _room_in_named_window(said: str, numbers: Sequence[int], sent: int) -> tuple[int, int]:
-    """Return the room that a prompt leaves in the window, and the window, as an error names them; or 0.
+    """Return the room that a prompt leaves in a named window, and the window; 0 if the error names none.
 
     Args:
         numbers: Numbers of the error without `sent`: the window, the prompt or its parts, or the sum of
@@ -380,7 +380,7 @@ def _numbers(words: str) -> list[int]:
 
 
 def is_about_signed(error: LLMError) -> bool:
-    """Return True for a refusal that may be about signed or encrypted data of earlier responses."""
+    """Return True for a refusal that may be about signed or encrypted data in earlier responses."""
     is_field = _REFUSED.search(error.said) is not None  # True if the error rejects a field and not its value
     return error.kind in (*_KINDS, "not_found") and not is_field and _SIGNED.search(error.said) is not None
 
@@ -455,7 +455,7 @@ def _property_names(profile: Profile, body: JsonFields, words: str) -> Lesson | 
 
 
 def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    """Learn which media of tools a server refuses; for the user's media see `media_to_omit`."""
+    """Learn which media from tools a server refuses; for the user's media, see `media_to_omit`."""
     contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
     sent = {part.get("type") for content in contents for part in content}
     takes = MEDIA_KINDS if profile.takes is None else profile.takes
@@ -476,15 +476,15 @@ def media_to_omit(messages: Sequence[Message], error: LLMError) -> list[frozense
 
     Media are a possible cause if the error mentions them, or if a bad request has no other known cause;
     without this rule, a session with a rejected picture in its history could not continue. Media of the
-    newest question are never omitted. If there are too many, or some are too large, the newest stay if
+    newest question are never omitted. If there are too many media, or some are too large, the newest stay if
     possible.
 
     Args:
         messages: The history, without the media that are already omitted.
-        error: The refusal. `learn` has found nothing in it.
+        error: The refusal.
 
     Returns:
-        Alternatives, in the order to try them, as marks of the media (see `mark_of`).
+        Sets of media to omit, as marks (see `mark_of`), in the order to try them.
     """
     is_size = error.status == 413 or _TOO_MUCH_MEDIA.search(error.said) is not None
     if error.kind not in (*_KINDS, "not_found") and error.status != 413:
@@ -585,7 +585,7 @@ def _refused_field(
 
 
 def _refused_in_messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    """Learn to omit a non-standard message field: one from a response or from a given history."""
+    """Learn to omit a non-standard message field that came from a response or from a given history."""
     sent = not_of_protocol(body["messages"])
     named = [name for name in sent if _is_refused_in(words, name)]
     if named and profile.message_refuses:

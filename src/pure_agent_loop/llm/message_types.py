@@ -98,7 +98,7 @@ class MessageMeta(TypedDict, total=False):
         origin: The server and model that added fields to the message and its calls; see `origin_of`.
         failed: The message is the result of a failed call.
         model: A model wrote this user message.
-        before: Texts that were removed before it, each with who wrote it.
+        before: Texts removed just before this message, each with its author.
     """
 
     synthetic: bool
@@ -138,7 +138,7 @@ class ToolMessage(_MessageFields):
 
 
 class ToolRecord(TypedDict):
-    """Tools of the request that a response answers; `is_first` is True if they came before all messages."""
+    """New tools in the request that a response answers; `is_first` is True if they precede all messages."""
 
     is_first: bool
     tools: list[JsonObject]
@@ -165,7 +165,7 @@ class _ResponseFields(OriginFields, total=False):
 
 
 class AssistantMessage(_MessageFields, _ResponseFields):
-    """A response of a model."""
+    """A model's response."""
 
     role: Literal["assistant"]
 

@@ -1,15 +1,15 @@
 """The history: builds messages, and repairs any list of messages.
 
-A history is valid when: each message is an object with a known role, and only the first may be a system
-message; content is text or a list of typed parts; every call has exactly one
-result, right after the message with the call and in the same order; call ids are unique;
-arguments are JSON objects; no text holds a lone surrogate.
+A history is valid if: each message is an object with a known role, and only the first may be a system
+message; content is text or a list of typed parts; every call has exactly one result, right after the message
+with the call and in the same order; call ids are unique; arguments are JSON objects; no text holds a lone
+surrogate.
 
-Inside a state a message may carry the key ``meta`` (``synthetic``: no person or model wrote it;
-``facts``: it holds facts about the run, see `Kit.facts`; ``model``: a model wrote this user message, the
-task of a subagent; ``before``: who wrote what was removed before it, see `kernel.origins`;
-``reasoning``: the model's reasoning; ``origin``: the server and model that added fields to the message and
-its calls; ``failed``: the result of a failed call). `to_wire` removes it: it is never sent to a server.
+Inside a state, a message may carry the key ``meta`` (``synthetic``: no person or model wrote it; ``facts``:
+it holds facts about the run, see `Kit.facts`; ``model``: a model wrote this user message, the task of a
+subagent; ``before``: texts removed just before it, with their authors, see `kernel.origins`; ``reasoning``:
+the model's reasoning; ``origin``: the server and model that added fields to the message and its calls;
+``failed``: the result of a failed call). `to_wire` removes ``meta``, which is never sent to a server.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _META_KEYS: dict[str, type] = {
     "origin": str,
     "failed": bool,
 }
-# Where texts come from, which a history keeps in the mode ``guard``; see `kernel.origins`.
+# Keys for the origin of texts, which a history keeps in the mode ``guard``; see `kernel.origins`.
 _GUARD_KEYS = ("synthetic", "before", "model")
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,(.*)", re.S | re.I)
@@ -62,7 +62,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def as_history(messages: list[Message]) -> list[HistoryMessage]:
-    """Return the same messages, of a history that `repair_history` has checked, with their types."""
+    """Return the same messages with their types; `repair_history` must have checked the history."""
     return cast("list[HistoryMessage]", messages)
 
 
@@ -77,18 +77,18 @@ def calls_of(message: JsonFields) -> Sequence[WireCall]:
 
 
 def user_message(text: str, media: Sequence[JsonFields] = (), *, synthetic: bool = False) -> UserMessage:
-    """Build a user message, media after the text; or a notice in that role if `synthetic`."""
+    """Build a user message with its media after the text; build a notice in that role if `synthetic`."""
     parts = [*([{"type": "text", "text": text}] if text else []), *media]
     message: UserMessage = {"role": "user", "content": to_jsonable(parts if media else text)}
     if synthetic:
         message[META] = {"synthetic": True}
     elif not text and media and media[0]["type"] == "text":
-        message[META] = {"model": True}  # a file without a word of the user
+        message[META] = {"model": True}  # a file without a word from the user
     return message
 
 
 def facts_message(text: str) -> UserMessage:
-    """Build a notice with facts about the run; people are not shown it as a part of the conversation."""
+    """Build a notice with facts about the run, which is not shown to people as part of the conversation."""
     return {"role": "user", "content": text, META: {"synthetic": True, "facts": True}}
 
 
@@ -147,7 +147,7 @@ def media_message(results: Iterable[tuple[str, Iterable[JsonFields]]]) -> list[U
 
 
 def is_media(message: JsonFields) -> bool:
-    """Return True for a message of `media_message`: it belongs to the results before it."""
+    """Return True for a message from `media_message`, which belongs to the results before it."""
     return message["role"] == "user" and is_synthetic(message) and isinstance(message["content"], list)
 
 
@@ -162,7 +162,7 @@ def in_words(message: M, keep: Collection[str] = ()) -> M:
 
 
 def _with_words(message: M, sentence_id: str, replaced: Iterable[bool]) -> M:
-    """Replace some parts of a message by descriptions; if only text is left, the content becomes a string."""
+    """Replace some parts of a message with descriptions; content with only text left becomes a string."""
     parts = [
         {"type": "text", "text": model_text(sentence_id, what=part_words(part))} if is_replaced else part
         for part, is_replaced in zip(message["content"], replaced, strict=True)
@@ -192,7 +192,7 @@ def is_synthetic(message: JsonFields) -> bool:
 
 
 def is_facts(message: JsonFields) -> bool:
-    """Return True for a message of `facts_message`."""
+    """Return True for a message from `facts_message`."""
     return bool((message.get(META) or {}).get("facts"))
 
 
@@ -241,8 +241,9 @@ def written_content(
     """Return the parts of a message, each with its form in a provider's protocol; blank texts are omitted.
 
     Args:
-        text: Converts a text.
-        media: Converts another part; returns None for a kind that the protocol lacks, which a text replaces.
+        text: Converts a string.
+        media: Converts any other part; returns None for a kind that the protocol lacks, which is then
+            described in text.
     """
     if isinstance(content, str):
         return [({}, text(content))] if content.strip() else []
@@ -257,7 +258,7 @@ def written_content(
 
 
 def joined_content(first: object, second: object, between: str = "\n\n") -> Any:
-    """Join two contents: two texts with a separator, otherwise as lists of parts."""
+    """Join two contents: strings with a separator, anything else as lists of parts."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
     return [*_parts(first), *_parts(second)]
@@ -275,7 +276,7 @@ def to_wire(messages: Iterable[JsonFields], client: object = None) -> list[Messa
     Messages without `meta` are not copied.
 
     Args:
-        client: The client of the server; None for a server that added no fields.
+        client: The server's client; None for a server that added no fields.
     """
     sent = [
         message
@@ -289,7 +290,7 @@ def to_wire(messages: Iterable[JsonFields], client: object = None) -> list[Messa
 
 
 def for_origin(message: JsonFields, origin: str) -> Message:
-    """Return the wire form of a message with `meta` for the server and model `origin`."""
+    """Return the wire form of a message that has `meta`, for the server and model `origin`."""
     plain = {name: field for name, field in message.items() if name != META}
     added_by = message[META].get("origin")
     return plain if added_by in (None, origin) else without_extra(plain)
@@ -298,11 +299,11 @@ def for_origin(message: JsonFields, origin: str) -> Message:
 def to_keep(messages: Iterable[JsonFields], *, is_guarded: bool = False) -> list[Message]:
     """Return messages for a caller: in wire form, but with the origin of added fields in `meta`.
 
-    Only in a history with such fields does `meta` also mark failed calls, so that a protocol with a field for
-    this gets the same bytes again.
+    In a history with such fields, `meta` also marks failed calls, so that a protocol with a field for
+    failures gets the same bytes again.
 
     Args:
-        is_guarded: True to keep who wrote each message, too.
+        is_guarded: True to also keep who wrote each message.
     """
     messages = list(messages)
     origins = [message[META].get("origin") for message in messages if META in message]
@@ -465,7 +466,7 @@ class _Repair:
         return with_extra(checked, extra_of_call(call))
 
     def _add_result(self, message: Message, number: int) -> None:
-        """Put a result after its call, wherever it was in the list; a real result is never dropped."""
+        """Put a result after its call, wherever the result was in the list; never drop a real result."""
         original_id = message.get("tool_call_id")
         original_id = original_id if isinstance(original_id, str) else ""
         self._check_content(message, number)

@@ -1,8 +1,8 @@
 """Client for servers with the chat-completions protocol.
 
-Requests go through `llm.http` with a body encoded here, and streams are read as bytes: the SDK's typed calls
-walk the whole history on each request and build objects per chunk. The SDK's retries are off, because `retry`
-decides on retries.
+Requests go through `llm.http` with a body encoded here, and streams are read as bytes, because the SDK's
+typed calls walk the whole history on each request and build objects per chunk. The SDK's retries are off,
+because `retry` decides on retries.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class OpenAIClient(LearningClient):
         model: The model's name on the server.
         api_key: The API key; default ``OPENAI_API_KEY``. Not needed for servers on this machine.
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
-        thinking_level: ``off`` sends nothing, ``none`` switches thinking off; or ``low``, ``medium``,
+        thinking_level: ``off`` (sends nothing), ``none`` (switches thinking off), ``low``, ``medium`` or
             ``high``.
         profile: Settings for the server; if None, chosen by URL and model name.
         prepared: Whether to load what requests need now; if False, or without a key, call `prepare` before
@@ -124,7 +124,7 @@ class OpenAIClient(LearningClient):
         return supports if isinstance(supports, bool) else None
 
     async def gives_likelihoods(self) -> bool:
-        """Return True if the server returns token likelihoods, also in constrained output.
+        """Return True if the server returns token likelihoods, even in constrained output.
 
         True for llama.cpp; other servers need ``Profile.likelihoods``.
         """
@@ -134,7 +134,7 @@ class OpenAIClient(LearningClient):
 
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read-only here
-        """Tokens of the window, from a llama.cpp server or from the profile."""
+        """Context window in tokens, from a llama.cpp server or from the profile."""
         return self._reported_window or self.profile.window
 
     async def find_context_window(self) -> int | None:
@@ -143,7 +143,7 @@ class OpenAIClient(LearningClient):
         return self.context_window
 
     async def _read_props(self) -> Any:
-        """Return the properties of a llama.cpp server, queried until it has answered once."""
+        """Return a llama.cpp server's properties, queried until the server has answered once."""
         if self._props is not None or not is_private(self.base_url):
             return self._props
         root = self.base_url.rstrip("/").removesuffix("/v1")
@@ -299,7 +299,7 @@ class _ResponseReading:
         return map(self._restored, deltas) if self._mender or self._limit_is_ours else deltas
 
     def _restored(self, delta: Delta) -> Delta:
-        """Return a delta without added joiners; a limit that the caller did not set makes it final."""
+        """Return a delta without added joiners; mark it as final if it ends at a limit of the profile."""
         if self._mender is not None:
             delta = self._mender.take(delta)
         is_cut = self._limit_is_ours and delta.finish_reason == "length"

@@ -22,8 +22,8 @@ class OptionNames(NamedTuple):
     Args:
         api: Name of the protocol in errors.
         fields: Fields of the protocol that an option may set.
-        renamed: Fields by their name in chat completions.
-        translated: Options of chat completions that are converted elsewhere.
+        renamed: Fields of the protocol by their name in chat completions.
+        translated: Chat-completions options that are converted elsewhere.
         is_camel_case: Whether the protocol spells names in camel case; an option may be in snake case.
     """
 

@@ -1,16 +1,16 @@
-"""Prices of models by server: the data of genai-prices (MIT licence), or a newer copy of it.
+"""Model prices by server: the data of genai-prices (MIT licence), or a newer copy of it.
 
 `prices.json` holds a dated copy, reduced to models that write text; its licence is in ``prices.LICENSE``.
-`scripts/update_prices.py` writes `prices.json`. ``pal cost update FILE`` puts a newer one into the user's
-data folder, which is read instead. Prices are never fetched from the network.
+`scripts/update_prices.py` writes `prices.json`. ``pal cost update FILE`` puts a newer copy into the user's
+data folder, which is then read instead. Prices are never fetched from the network.
 
 The file names its source, date, licence and currency, and lists providers. A model is
-``[id, rule, price, [when, price], ...]``: the last price whose `when` holds counts; `when` is a date from
-which, or hours (UTC) between which, the price is valid. A price is ``[input, output, cache read, cache write,
-cache write for an hour]`` per million tokens; in place of a number, ``[base, start, price, ...]`` sets other
-prices for all tokens of a request with more than `start` input tokens. A rule is ``=text``, ``^text``,
+``[id, rule, price, [when, price], ...]``: the last price whose `when` holds is used. `when` is the date from
+which, or the hours (UTC) between which, the price is valid. A price is ``[input, output, cache read, cache
+write, cache write for an hour]`` per million tokens; in place of a number, ``[base, start, price, ...]`` sets
+other prices for all tokens of a request with more than `start` input tokens. A rule is ``=text``, ``^text``,
 ``$text``, ``*text`` or ``/pattern`` (equals, starts with, ends with, contains, matches), a list of rules of
-which one must hold, or ``{"and": [...]}``; empty, it is ``=id``.
+which one must hold, or ``{"and": [...]}``; an empty rule means ``=id``.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def own_file() -> Path:
 def price_of(client: object, options: Options | None = None) -> Price | None:
     """Return the price of a client's model by its server's address; None if it is unknown.
 
-    A client may set a price in the attribute ``price``, as the client for the embedded model, which is free,
-    does. The list has no price for other servers on this machine, because they may forward requests to paid
-    servers.
+    A client may set its own price in the attribute ``price``. The client for the embedded model does so,
+    because that model is free. The list has no price for other servers on this machine, because they may
+    forward requests to paid servers.
 
     Args:
         client: The client.
@@ -80,7 +80,7 @@ def price_of(client: object, options: Options | None = None) -> Price | None:
 
 @lru_cache
 def _listed(url: str, model: str) -> Sequence[tuple[str, Price | None]]:
-    # The shipped list, which takes long to read, has no server on this machine.
+    # Skip the shipped list for a server on this machine: it takes long to read and has no such server.
     return () if is_loopback(url) and not own_file().is_file() else price_list().dated(url, model)
 
 
@@ -119,7 +119,7 @@ class PriceList:
         Args:
             url: Base URL of the server.
             model: Name of the model, as the server or the request has it.
-            at: Time of the request, with its zone; None for now.
+            at: Time of the request, with its time zone; None for now.
         """
         return _valid(self.dated(url, model), at)
 

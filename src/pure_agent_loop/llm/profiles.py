@@ -40,8 +40,8 @@ TEMPLATE_KWARGS = {"chat_template_kwargs": {"enable_thinking": True}}  # vLLM, S
 REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
 THINKING_DISABLED = {"thinking": {"type": "disabled"}}
 NO_EFFORT = {"reasoning_effort": "none"}
-# Texts that servers of open models turn into control tokens; `*` matches up to 64 characters. Tokens of
-# another family are plain text, broken up or not, so one table also serves unknown models.
+# Strings that servers of open models turn into control tokens; `*` matches up to 64 characters. To other
+# models, these strings are plain text, broken up or not, so one table also serves unknown models.
 CONTROL_TOKENS = (
     "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
     "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan
@@ -81,7 +81,7 @@ class DefaultInt(Default, int):
 
 
 class LearnedLimit(DefaultInt):
-    """An output limit that a server has set in a refusal."""
+    """An output limit that the caller did not set: it comes from a profile or from a refusal."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ class AnswerFormat(Default, dict[str, Any]):
 
 
 class ForeignTool(Default, dict[str, Any]):
-    """The ``tools`` entry of a request for a tool from a toolset, such as an MCP server."""
+    """The entry in a request's ``tools`` for a tool from a toolset, such as an MCP server."""
 
     __slots__ = ()
 
@@ -161,33 +161,35 @@ class Profile:
             or of all messages of the ``history``.
         system_role: The role of the leading system message: ``system``, ``developer``, or ``user``, which
             puts its text before the first question; empty keeps the role.
-        alternates: Roles must alternate: consecutive messages of one role are joined.
-        user_after_tool: A user message may follow a tool's result; else an assistant message is inserted.
-        parallel_calls: A message may hold several calls; else the history has one message per call.
-        null_content: A message with calls may lack content; else the content is an empty string.
+        alternates: Whether roles must alternate; if so, consecutive messages of one role are joined.
+        user_after_tool: Whether a user message may follow a tool's result; if not, an assistant message is
+            inserted.
+        parallel_calls: Whether a message may hold several calls; if not, the history has one message per
+            call.
+        null_content: Whether a message with calls may lack content; if not, the content is an empty string.
         call_stand_in: Fields for the first call of a message that lacks them because another model wrote it.
-        call_id_length: Number of letters and digits of a call id; None allows any id.
-        call_id_limit: Maximum characters of a call id, of letters, digits, ``_`` and ``-``; other ids are
-            replaced. None allows any id.
+        call_id_length: Number of letters and digits in a call id; None allows any id.
+        call_id_limit: Maximum length of a call id, which may hold only letters, digits, ``_`` and ``-``;
+            other ids are replaced. None allows any id.
         property_names: Regular expression that the names of properties in schemas must match as a whole;
             other names are replaced in requests and restored in responses. Empty allows any name.
         schema_without: JSON Schema keywords that tool schemas must not use.
         description_limit: Maximum characters of a tool's description; None for no limit.
         streaming: True if every request must be streamed, False if none may be, None for both.
         window: Tokens of the context window, input and output together; None if unknown.
-        likelihoods: Whether the server returns token likelihoods, also in constrained output; None to detect.
+        likelihoods: Whether the server returns token likelihoods, even in constrained output; None to detect.
         able: Whether the model, in JSON tool mode, may write several calls at once, continue after a result
             and use values that are not in the question; None to test it on worked examples.
         max_output: Default limit of output tokens; None for the server's limit.
         tool_mode: First mode of ``tool_mode="auto"``; empty for ``native``.
-        takes: Accepted media, from ``image``, ``file``, ``audio``. Other media are described in words, except
-            in the newest question. None to detect.
+        takes: Accepted media: any of ``image``, ``file``, ``audio``. Other media are described in words,
+            except in the newest question. None to detect.
         output_mode: How typed answers are requested: ``native``, ``tool`` or ``prompted``; empty chooses by
             whether there are tools.
         message_refuses: Fields to leave out of messages and of the calls in them, such as ``annotations``.
-        control_tokens: Texts that the server would read as control tokens, such as ``<|im_end|>``; ``*``
-            matches some characters. These texts are broken up in requests, so that no data can end a turn.
-            None for `CONTROL_TOKENS`; empty to break up no text.
+        control_tokens: Strings that the server would read as control tokens, such as ``<|im_end|>``; ``*``
+            matches some characters. These strings are broken up in requests, so that no data can end a turn.
+            None for `CONTROL_TOKENS`; empty to break up nothing.
         cache_key: Whether to send a generated ``prompt_cache_key``, which keeps the requests of a
             conversation on one machine; None sends it to OpenAI only.
         cache_marks: Whether to mark parts of messages for the cache, with ``cache_control``.

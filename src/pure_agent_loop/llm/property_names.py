@@ -21,7 +21,7 @@ from pure_agent_loop.support.parsing import read_json
 PLAIN_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,63}"  # every server accepts such a name
 _HASH_DIGITS = 8
 _BOUND = re.compile(r"\{\d*,(\d+)\}\Z")
-_TEXT = -1  # key of the response's text; the texts of calls have their indexes as keys
+_TEXT = -1  # key of the response's text; the key of a call's arguments is the call's index
 
 
 class PropertyNames:
@@ -123,7 +123,7 @@ class NameRestorer:
 
 
 def names_in(schema: object) -> Iterator[str]:
-    """Yield the names of all properties of the schemas in JSON data."""
+    """Yield the names of all properties in JSON data with schemas."""
     if isinstance(schema, list):
         for item in schema:
             yield from names_in(item)
@@ -142,7 +142,7 @@ def fits(name: str, pattern: str) -> bool:
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return JSON data with other keys, at any depth."""
+    """Return JSON data with its keys renamed, at any depth."""
     if isinstance(value, list):
         return [renamed(item, names) for item in value]
     if type(value) is not dict:  # an object with duplicate keys is rejected anyway

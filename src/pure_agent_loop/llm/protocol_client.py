@@ -45,9 +45,9 @@ class ProtocolClient(LearningClient):
 
     Args:
         model: The model's name on the server.
-        api_key: The API key; default the maker's variable, which is sent only to the maker or to the URL of
-            the maker's variable. Not needed for servers on this machine.
-        base_url: The server's URL; default the maker's variable, else the maker's server.
+        api_key: The API key; default the maker's key variable, which is sent only to the maker or to the URL
+            in the maker's URL variable. Not needed for servers on this machine.
+        base_url: The server's URL; default the maker's URL variable, else the maker's server.
         thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
         prepared: Whether to load what requests need now; if False, or without a key, call `prepare` before
             the first request.
@@ -66,7 +66,7 @@ class ProtocolClient(LearningClient):
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
-    _window_field: ClassVar[str] = ""  # field of the server's model facts that has the window in tokens
+    _window_field: ClassVar[str] = ""  # field for the window in tokens, in the server's facts about the model
     needs_key: ClassVar[bool] = True  # False if other credentials are possible
 
     def __init__(
@@ -116,10 +116,10 @@ class ProtocolClient(LearningClient):
         return parts.scheme == "https" and is_own_host
 
     async def find_context_window(self) -> int | None:
-        """Return `context_window`, after a query to the server that is sent once."""
+        """Return `context_window`, after querying the server once."""
         if not self._has_asked and (address := self._model_address()):
             try:
-                # Fails without a key; the next call then asks again.
+                # This fails without a key; the next call then asks again.
                 transport = await self._connections.transport()
                 self._has_asked = True
                 info = await transport.get(address, PROBE_SECONDS)
@@ -184,7 +184,7 @@ class ProtocolClient(LearningClient):
         return chosen
 
     def _accepted_fields(self, attempt: RequestAttempt, body: JsonObject) -> JsonObject:
-        """Return a body without the fields that the server has refused, except those of the caller."""
+        """Return a body without the fields that the server has refused, except fields that the caller set."""
         attempt.body = body
         if attempt.profile.refuses:
             attempt.body, chosen = dict(body), self._chosen(attempt)
@@ -194,7 +194,7 @@ class ProtocolClient(LearningClient):
         return attempt.body
 
     def _endpoint(self) -> str:
-        """Return the URL for requests; the version may be part of the base URL or not."""
+        """Return the URL for requests, whether or not the base URL ends in the version."""
         base = self.base_url.rstrip("/")
         return f"{base}{self.path}" if base.endswith("/v1") else f"{base}/v1{self.path}"
 

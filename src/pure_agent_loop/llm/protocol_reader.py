@@ -28,8 +28,8 @@ class Decoder(Protocol):
 class ProtocolReader(ABC):
     """Reads deltas from a response: a stream of events, or one JSON document.
 
-    Set `is_document` before the first byte, by the response's content type; a stream that begins like JSON is
-    a document too.
+    Set `is_document` before the first byte, according to the response's content type; a stream that begins
+    like JSON is also read as a document.
     """
 
     stream_type: ClassVar[str] = "event-stream"  # part of the content type of a stream

@@ -62,7 +62,7 @@ FAILED = (
 class ThinkSplitter:
     """Splits streamed text into text and reasoning; tags may be split anywhere.
 
-    Only an opening tag before any other text counts: later in a response, the model writes about the tag.
+    Only an opening tag before any other text is a tag: later in a response, the model writes about the tag.
     """
 
     OPEN = "<think>"
@@ -130,7 +130,7 @@ def _overlap(text: str, tag: str) -> int:
 def split_unopened(text: str) -> tuple[str, str]:
     """Split text whose opening tag is in the prompt template into (text, reasoning).
 
-    The first closing tag counts only if it is neither quoted nor inside a code block.
+    The first closing tag is used only if it is neither quoted nor inside a code block.
     """
     before, closing, after = text.partition(ThinkSplitter.CLOSE)
     is_quoted = before[-1:] in ("`", "'", '"') and before[-1:] == after[:1]
@@ -155,7 +155,7 @@ class LLMResponse:
         spent: Tokens of failed attempts before this response; None if there were none.
         served: The parts of the text and the models that wrote them; empty for a client of one model.
         token_details: Token data that the caller requested, as the server sent it: ``logprobs``,
-            ``token_ids``, ``prompt_logprobs``, ``prompt_token_ids``; None without any.
+            ``token_ids``, ``prompt_logprobs``, ``prompt_token_ids``; None if there is none.
     """
 
     content: str | None
@@ -328,7 +328,7 @@ class Assembler:
         self.served: list[ServedPart] = []
         self._spent: TokenUsage | None = None
         self.is_settled = False
-        """True if the client has counted the tokens so far: the model failed."""
+        """True if the client has counted the tokens so far, because the model failed."""
 
     def feed(self, delta: Delta) -> Delta:
         """Add one delta.
@@ -384,7 +384,7 @@ class Assembler:
         return shown
 
     def _change_model(self, delta: Delta) -> Delta:
-        """Count the usage of a failed part, or begin the part of another model; only text is kept."""
+        """Count the usage of a failed part, or begin another model's part; only earlier text is kept."""
         if delta.spent is not None:
             delta = delta._replace(spent=delta.spent.checked())
         if delta.spent is not None:
@@ -407,7 +407,7 @@ class Assembler:
         return LLMResponse(text, [], self._usage, self._raw, reasoning, self._finish_reason)
 
     def written(self) -> str:
-        """Return all text of the newest part, reasoning and arguments of calls included."""
+        """Return all text of the newest part, including reasoning and call arguments."""
         calls = "" if self._calls is None else self._calls.written
         text = "".join(self._text)[self.served[-1].start if self.served else 0 :]
         return "".join([text, *self._reasoning, calls])
@@ -432,7 +432,7 @@ class Assembler:
             _, reasoning = self._joined()
             refusal = LLMResponse(None, [], self._usage, self._raw, reasoning, "content_filter")
             return self._of_models(refusal) if self.served else refusal
-        # Drop the calls then: the removed text may have qualified them.
+        # Drop the calls of a filtered response, because the removed text may have qualified them.
         is_filtered = reason == "content_filter"
         gathered = None if is_filtered else self._calls
         calls = [] if gathered is None else gathered.finish(reason if reason in CUT_OFF else "")
@@ -488,7 +488,7 @@ async def assembled(deltas: AsyncIterable[Delta], *, splits_thinking: bool = Tru
 
 
 def _in_sequence(pieces: list[dict[str, Any]]) -> dict[str, Any]:
-    """Join the pieces of a stream: lists one after the other, at any depth."""
+    """Join the pieces of a stream; concatenate lists at any depth."""
     whole: dict[str, Any] = {}
     for name in dict.fromkeys(name for piece in pieces for name in piece):
         values = [value for piece in pieces if (value := piece.get(name)) is not None]

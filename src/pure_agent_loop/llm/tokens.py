@@ -35,7 +35,7 @@ _PLAIN = ("tokens", "messages", "counted", "boundary", "results_cut", "prompt")
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text."""
+    """Estimate the number of tokens in a string."""
     if len(text) > _PIECES * _PIECE_CHARS:
         starts = (len(text) * number // _PIECES for number in range(_PIECES))
         sample = "".join([text[start : start + _PIECE_CHARS] for start in starts])
@@ -51,7 +51,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_message(message: JsonFields) -> int:
-    """Estimate the tokens of a message."""
+    """Estimate the number of tokens in a message."""
     content = message.get("content")
     text, media = (content or "", 0) if isinstance(content, (str, type(None))) else _text_of_parts(content)
     if calls := message.get("tool_calls"):
@@ -111,8 +111,8 @@ class Boundary(TypedDict):
     """Effect of one change to earlier messages.
 
     Args:
-        tokens_before: Estimated length of the request before.
-        messages_before: Number of messages before.
+        tokens_before: Estimated length of the request before the change, in tokens.
+        messages_before: Number of messages before the change.
     """
 
     rung: str
@@ -128,7 +128,7 @@ class ContextLedger:
     """Length of the history, as counted or estimated. Part of the state.
 
     Args:
-        tokens: Length of the first `messages` messages, with system message and tools; 0 if unknown.
+        tokens: Tokens in the first `messages` messages, including system message and tools; 0 if unknown.
         messages: Number of messages counted in `tokens`.
         counted: True if a server counted `tokens`, False if they are estimated.
         boundary: The newest change to earlier messages, None if there was none.
@@ -169,7 +169,7 @@ class ContextLedger:
         """Record a server's token count.
 
         Args:
-            messages: Number of messages now, with the response.
+            messages: Number of messages now, including the response.
         """
         self.prompt = 0 if usage.estimated else usage.prompt_tokens
         is_implausible = asked > TOO_SHORT_TO_TELL and usage.prompt_tokens < MIN_SHARE * asked

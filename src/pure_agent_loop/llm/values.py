@@ -31,7 +31,7 @@ _COUNTS = (
     *("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"),
     *("cache_write_tokens", "cache_write_1h_tokens"),
 )
-_WHOLES = {  # counts that are part of another count, which is the value
+_WHOLES = {  # counts that are part of another count; the values are those other counts
     "reasoning_tokens": "completion_tokens",
     "cached_tokens": "prompt_tokens",
     "cache_write_tokens": "prompt_tokens",
@@ -62,7 +62,7 @@ class TokenUsage:
         cache_write_tokens: Part of `prompt_tokens` written to a prompt cache; None if never reported.
         by_model: The tokens of each model, by name, if a client for several models named them.
         cost: Cost in US dollars, reported by the server or computed from the run's prices; None if unknown
-            for any of the requests.
+            for any request.
         cache_missed_tokens: Part of `prompt_tokens` that a run's previous request could have left in a cache,
             but that was not read from a cache; computed by the run, see `with_missed`; None if unknown.
         cache_write_1h_tokens: Part of `cache_write_tokens` that the cache keeps for an hour instead of five
@@ -141,9 +141,9 @@ class TokenUsage:
         )
 
     def after(self, other: TokenUsage | None) -> TokenUsage:
-        """Return the counts of two reports about one request; the other is the older one.
+        """Merge two reports about one request, of which `other` is the older one.
 
-        A newer count replaces an older one, unless it is 0: some gateways repeat counts as 0.
+        A newer count replaces an older one, unless the newer count is 0: some gateways repeat counts as 0.
         """
         if other is None or (
             self.prompt_tokens >= other.prompt_tokens >= 0
@@ -278,7 +278,7 @@ def _reported_cost(usage: object) -> float | None:
 
 
 def count_of(data: object, name: str) -> int | None:
-    """Return a count of a usage report, which may be below zero; None if it is missing or not a count."""
+    """Return a count in a usage report, which may be below zero; None if it is missing or not a count."""
     value = data.get(name) if type(data) is dict else get(data, name)
     if value is None or type(value) is int:
         return value
@@ -317,8 +317,8 @@ class ToolCall:
         arguments: The parsed arguments, always a JSON object.
         invalid: Reason why the arguments cannot be used, or None. If set, `arguments` is empty, the tool does
             not run, and the model gets the reason.
-        extra: Server-specific fields of the call, to be sent back, those of its ``function`` under that
-            name; None if there were none.
+        extra: Server-specific fields of the call, to be sent back, with those of its ``function`` under that
+            key; None if there were none.
     """
 
     id: str
@@ -362,7 +362,7 @@ class ServedPart(NamedTuple):
 
     Args:
         model: Name of the model.
-        start: Index in the text at which the part begins; text of earlier models beyond it is dropped.
+        start: Index in the text at which the part begins; earlier models' text from there on is dropped.
         origin: The server and model, for the fields that they add; see `origin_of`.
     """
 

@@ -36,12 +36,13 @@ class Headers(Protocol):
 def named_wait(headers: Headers, details: object, *, is_rate_limit: bool) -> float | None:
     """Return the seconds that a server asks to wait; None if it names no wait.
 
-    ``Retry-After`` counts first, then the longest wait in the body, then the reset times of the limits.
+    ``Retry-After`` is used first, then the longest wait in the body, then the reset times of the limits.
 
     Args:
         headers: Headers of the response.
         details: Error in the body, in any form.
-        is_rate_limit: True if a limit was reached: other responses have reset times, too.
+        is_rate_limit: Whether a limit was reached. Reset times are used only then, because other responses
+            also have them.
     """
     wait = parse_retry_after(headers)
     if wait is None:
@@ -90,7 +91,7 @@ def fields_of(document: object) -> Iterator[tuple[str, str]]:
 def _reset(headers: Headers) -> float | None:
     """Return the seconds until every limit that is used up has room again; None if no header names them.
 
-    If the headers do not name the remaining amounts, the first reset counts.
+    If the headers do not name the remaining amounts, the earliest reset is used.
     """
     used_up, unclear = list[float](), list[float]()
     for name, text in headers.items():
@@ -117,7 +118,7 @@ def _seconds(text: str, *, milliseconds: bool = False) -> float | None:
 
 
 def _seconds_until(text: str) -> float:
-    """Return the seconds until a date of HTTP or of ISO 8601; not a number if it is not a date."""
+    """Return the seconds until an HTTP or ISO 8601 date; NaN if the text is not a date."""
     import email.utils  # rarely needed
 
     try:

@@ -121,7 +121,7 @@ def split_array(payload: bytes) -> list[bytes]:
 def _parse(payload: bytes) -> Any:
     at = payload.find(b'"arguments"')
     may_double = at >= 0 and _OBJECT_ARGUMENTS.search(payload, at)
-    if not may_double:  # not the fast parser, which keeps only the last of duplicate keys
+    if not may_double:  # the fast parser keeps only the last of duplicate keys
         try:
             return from_json(payload)
         except ValueError:  # the fast parser also rejects lone surrogates and raw control characters

@@ -32,7 +32,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 @dataclass(eq=False)
 class _Call:
-    """A running call. The server's questions arrive in another task, and are cancelled with the call."""
+    """A running call. The server's questions arrive in another task and are cancelled when the call ends."""
 
     run: RunContext[Any]
     context: Context
@@ -73,7 +73,7 @@ class ServerRequests:
 
     @contextlib.contextmanager
     def during(self, run: RunContext[Any] | None) -> Iterator[None]:
-        """Direct the server's requests to a run while a call of the run is running."""
+        """Route the server's requests to a run while one of its calls is in progress."""
         if run is None:
             yield
             return
@@ -105,7 +105,7 @@ class ServerRequests:
 
     @property
     def _call(self) -> _Call | None:
-        """The call to which a request belongs; None if calls of several runs are in progress."""
+        """The call to which a request belongs; None unless exactly one run has calls in progress."""
         return self._calls[-1] if len({id(call.run.run) for call in self._calls}) == 1 else None
 
     def log(self, level: str, logger: str, text: str) -> None:

@@ -45,7 +45,7 @@ class Connection:
     """The connection to one server. A connection belongs to one event loop.
 
     Args:
-        callbacks: Arguments of the SDK's client: handlers for the server's requests.
+        callbacks: Returns the handlers for the server's requests, as keyword arguments of the SDK's client.
         auth: Creates the auth object for requests; None for no authentication.
         on_change: Called when the server reports a changed list, or restarts.
         on_log: Called with each log message: level, logger name, text.
@@ -155,7 +155,7 @@ class Connection:
         return ServerError(model_text("mcp_refused", server=self._settings.name, error=why))
 
     def _check_soon(self, session: _SdkSession | None) -> None:
-        """Check a server by ping after a call was abandoned."""
+        """Ping the server after an abandoned call, to check that it still answers."""
         if session is not None and session.is_ready:
             task = asyncio.create_task(self._check(session))
             self._checks.add(task)
@@ -291,7 +291,7 @@ class _SdkSession:
             self.started.set()
 
     def end(self) -> None:
-        """Close the connection; do not wait for one that has not started."""
+        """Close the connection; abandon one that is still starting."""
         self.close_reason.set(model_text("mcp_closed"))
         if not self.started.is_set():
             self._abandon()
@@ -307,7 +307,7 @@ class _SdkSession:
 
 
 async def _unchecked(name: str, result: Any) -> None:
-    """Accept a result unchecked: the call was made, and matching a server's pattern may never end."""
+    """Accept any result: the call has already run, and matching a server's pattern might never end."""
 
 
 def _sdk() -> Any:
@@ -340,14 +340,14 @@ async def load_sdk() -> Any:
 
 async def ping(client: Any) -> None:
     """Check that a server answers."""
-    if is_modern(client):  # from 2026 on the protocol has no ping
+    if is_modern(client):  # protocol versions from 2026 have no ping
         await client.session.send_discover(client.protocol_version)
     else:
         await client.session.send_ping()
 
 
 def is_modern(side: Any) -> bool:
-    """Return whether the peer uses a protocol version from 2026 on."""
+    """Return whether the peer uses a protocol version of 2026 or later."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     return side.protocol_version in MODERN_PROTOCOL_VERSIONS

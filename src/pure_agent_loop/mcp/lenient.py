@@ -241,7 +241,10 @@ def _put(value: Mapping[str, Any], path: Path, new: Any) -> dict[str, Any]:
 
 
 def _reduced(value: dict[str, Any], problems: Problems, check: Check) -> dict[str, Any] | None:
-    """Return the value without its invalid fields, if it fits then; a required list becomes empty."""
+    """Return the value without its invalid fields; None if it still does not fit.
+
+    A missing required list becomes empty.
+    """
     plain = {name: item for name, item in value.items() if item is not None}  # null counts as missing
     wrong = dict.fromkeys(_field(value, p) for p in problems)
     missing = [name for name in wrong if name and name not in plain]
@@ -255,7 +258,7 @@ def _reduced(value: dict[str, Any], problems: Problems, check: Check) -> dict[st
 
 
 def _field(value: Mapping[str, Any], problem: Mapping[str, Any]) -> str:
-    """Return the field of a problem; for a missing field its name."""
+    """Return the name of the field, present or missing, that a problem is about."""
     inner = problem["loc"]
     default = inner[-1] if problem["type"] == "missing" else ""
     return str(next((part for part in inner if part in value), default))
@@ -266,13 +269,13 @@ def _is_lost(name: str, value: Mapping[str, Any], repaired: Mapping[str, Any]) -
 
 
 class _Mender:
-    """A remover of invalid parts of an answer, with the reasons."""
+    """Removes the invalid parts of an answer and records the reasons."""
 
     def __init__(self, method: str, check: Check) -> None:
         self._method, self._check, self._reasons = method, check, list[str]()
 
     def answer(self, whole: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the repaired answer; None if it does not fit even without its lists."""
+        """Return the repaired answer; None if it does not fit even with empty lists."""
         lists, frame = dict(_lists(whole)), whole
         for path in lists:
             frame = _put(frame, path, [])
@@ -315,7 +318,7 @@ class _Mender:
         return fitting
 
     def _note(self, key: str, what: str, name: str, value: Any, problems: Problems) -> None:
-        # Problems of union alternatives for other kinds of value.
+        # Skip the problems of union alternatives that describe other kinds of values.
         others = {p["loc"][:1] for p in problems if p["type"] == "literal_error"}
         own = [p for p in problems if p["loc"][:1] not in others]
         first = (own or [p for p in problems if p["type"] == "literal_error"] or problems)[0]

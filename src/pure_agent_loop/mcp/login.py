@@ -116,7 +116,7 @@ async def asking_browser(
 
 
 class _Browser:
-    """A receiver of the browser's redirect. Any page can open this URL; only the expected state counts."""
+    """Receives the browser's redirect. Any page can open this URL, so the expected state is required."""
 
     def __init__(self) -> None:
         self.state: list[str] | None = []  # expected `state`; empty before the first request
@@ -143,7 +143,7 @@ class _Browser:
         writer.close()
 
     def leave(self) -> None:
-        """Close idle browser connections: from Python 3.12 on the listener waits for such connections."""
+        """Close idle browser connections, because from Python 3.12 on the listener waits for them."""
         for writer in self._open:
             writer.close()
 

@@ -23,7 +23,9 @@ class Named(Protocol):
 
 
 async def expand_mentions(servers: Named, task: str, typed: str) -> str:
-    """Return a task with the prompt or the resources that it names. Names of unknown servers are kept.
+    """Return a task with the prompt or the resources that it mentions expanded.
+
+    Mentions of unknown servers are kept unchanged.
 
     Args:
         typed: The part of the task that a person typed; only this part is searched, never a prompt's text.

@@ -108,7 +108,7 @@ async def _rejects_session(response: Any, is_in_url: bool) -> bool:
 
 
 async def _readable(response: Any) -> None:
-    """Bound an answer, even a compressed one, and repair the answer so that the SDK can parse it."""
+    """Limit the size of an answer, even a compressed one, and repair it so that the SDK can parse it."""
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
     response.aiter_bytes = partial(_events if is_stream else _body, response.aiter_bytes)
 

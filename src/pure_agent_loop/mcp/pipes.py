@@ -219,7 +219,7 @@ async def _messages(process: Any, to_session: Any, log: Log) -> str:
 
 
 async def _forward(line: bytes, to_session: Any, log: Log) -> bool:
-    """Forward a line and return True, if it is a message."""
+    """Forward a line if it is a message. Return False for a line that is neither a message nor blank."""
     import anyio
     from mcp.shared.message import SessionMessage
 

@@ -91,8 +91,8 @@ class MCPServer:
             send requests to the client (roots, questions, sampling) only in those versions.
         sampling: A model that the server may query. A person approves each query. With None, the server
             cannot query a model.
-        auth: Adds a login to each request to a `url`, an ``httpx2.Auth``; if None, `oauth` or the login that
-            ``pal mcp login`` has stored.
+        auth: An ``httpx2.Auth`` that adds a login to each request to a `url`; if None, `oauth` or the login
+            that ``pal mcp login`` has stored is used.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -415,7 +415,7 @@ class MCPServer:
         """Return the text of a prompt.
 
         Args:
-            words: The prompt's arguments in order; surplus words go to the last one.
+            words: The prompt's arguments in order; extra words are added to the last argument.
         """
         names = next((args for known, _, args in await self.prompts() if known == name), ())
         values = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])] if names else []

@@ -27,7 +27,7 @@ class TokenStorage:
     """The tokens and the client registration of one server, in the form that the SDK requires.
 
     The file exists whenever a login does; with a key ring it holds only a marker. A key ring that fails, or
-    rejects a string as long as the login, counts as missing.
+    rejects a string as long as the login, is treated as missing.
 
     Args:
         fresh: Ignore the stored login; it stays until new tokens replace it.
@@ -82,7 +82,7 @@ class TokenStorage:
         )
 
     async def get_client_info(self) -> Any:
-        """Return the client registration, from the settings or stored; None if missing."""
+        """Return the client registration from the settings or from storage; None if missing."""
         from mcp.shared.auth import OAuthClientInformationFull
 
         oauth = self._oauth

@@ -1,4 +1,4 @@
-"""Convert a server's tools. Descriptions are untrusted: bounded, cleaned and marked as the server's."""
+"""Convert a server's tools, whose untrusted descriptions are bounded, cleaned and marked as the server's."""
 
 from __future__ import annotations
 

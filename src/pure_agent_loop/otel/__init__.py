@@ -1,7 +1,7 @@
 """OpenTelemetry traces and metrics of runs: ``instrument()``.
 
     tracing    spans and metrics of runs, requests and calls
-    names      names of spans, attributes and metrics
+    names      span, attribute and metric names
 
 The extra ``[otel]`` installs only the API. Without a configured provider nothing is recorded, and tracing has
 no cost. See docs/tracing.md for an example trace.
@@ -18,7 +18,7 @@ __all__ = ["instrument", "traceparent", "uninstrument"]
 
 
 def instrument(*, content: bool = False) -> None:
-    """Trace all runs of this process that start from now on. A second call only updates `content`.
+    """Trace all runs that start in this process from now on. A second call only updates `content`.
 
     Args:
         content: True to also record messages, arguments and results. Known secrets are redacted.

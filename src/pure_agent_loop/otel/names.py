@@ -1,7 +1,7 @@
-"""Names of spans, attributes and metrics: OpenTelemetry's GenAI semantic conventions.
+"""Span, attribute and metric names from OpenTelemetry's GenAI semantic conventions.
 
-The names come from v0.1.0 of ``open-telemetry/semantic-conventions-genai``. The status of the names is
-"Development", so only this module contains them.
+The names come from v0.1.0 of ``open-telemetry/semantic-conventions-genai``. Their status is "Development",
+so they may change, and only this module contains them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LABELS = (
     PORT,
     AGENT,
     TOOL,
-)  # span attributes that are also attributes of metrics
+)  # span attributes that metrics have too
 # -- content, only if enabled -----------------------------------------------------------------------------
 INSTRUCTIONS = "gen_ai.system_instructions"
 INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -94,7 +94,7 @@ AGENT_TIME = Metric("gen_ai.invoke_agent.duration", "s", "Duration of runs.", _L
 CHATS = Metric("gen_ai.invoke_agent.inference_calls", "{inference_call}", "Requests per run.", _CALLS)
 CALLS = Metric("gen_ai.invoke_agent.tool_calls", "{tool_call}", "Tool calls per run.", _CALLS)
 TOOL_TIME = Metric("gen_ai.execute_tool.duration", "s", "Duration of tool calls.", _SECONDS)
-# Metrics of total tokens, and of tokens per request, by the span attribute that has the number.
+# Metrics for total tokens and for tokens per request, by the span attribute that holds the number.
 TOTALS = {
     INPUT_TOKENS: Metric(f"{_INFERENCE}.usage.input_tokens", "{token}", "Input tokens."),
     OUTPUT_TOKENS: Metric(f"{_INFERENCE}.usage.output_tokens", "{token}", "Output tokens."),

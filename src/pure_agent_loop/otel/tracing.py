@@ -1,8 +1,8 @@
 """Spans and metrics of runs, requests and calls.
 
-The span of a run surrounds the loop; spans of requests and calls surround the effects of the journal. Effects
-read from records therefore get no span, and no span stays open in a generator. OpenTelemetry's context gives
-the parent span, also in threads and subagents of a call.
+A run's span surrounds the loop; request and call spans surround the journal's effects. Effects read from
+records therefore get no span, and no span stays open in a generator. The parent span comes from
+OpenTelemetry's context, even in a call's threads and subagents.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_on() -> bool:
 
 
 class Tracing:
-    """The tracer of runs; see `runs.tracing`.
+    """Traces runs; see `runs.tracing`.
 
     Args:
         content: True to record messages, arguments and results.
@@ -103,7 +103,7 @@ def parent_of(metadata: Mapping[str, Any]) -> context.Context | None:
 
 
 class _TracedRun:
-    """A traced run, which replaces the journal and the `emit` of the run."""
+    """Traces one run, in place of the run's own journal and `emit`."""
 
     def __init__(self, tracing: Tracing, state: QueryState, kit: Kit) -> None:
         self._tracing, self._state = tracing, state
@@ -133,7 +133,7 @@ class _TracedRun:
     def span(
         self, operation: str, name: str, extra: Mapping[str, Any], parent: context.Context | None = None
     ) -> Any:
-        """Open a span. Use the span only around awaits of one coroutine, never around a `yield`."""
+        """Open a span. Use it only around awaits in one coroutine, never around a `yield`."""
         attributes = {names.OPERATION: operation, **extra}
         start = self._tracing.tracer.start_span
         kind = SpanKind.CLIENT if operation == names.CHAT else SpanKind.INTERNAL
@@ -159,7 +159,7 @@ class _TracedRun:
     def fail(self, span: Span, end: dict[str, Any], error: object) -> None:
         """Mark a span as failed.
 
-        Only the kind of the error is recorded, because the message may contain content.
+        Only the error's kind is recorded, because its message may contain content.
         """
         kind = error if isinstance(error, str) else type(error).__name__
         end[names.ERROR] = error.kind if isinstance(error, LLMError) else kind
@@ -212,7 +212,7 @@ class _TracedRun:
         await self._emit(event)  # type: ignore[arg-type] # every event is in the union
 
     async def _chat(self, run: Callable[[], Awaitable[T]], previous: int) -> T:
-        """Trace a request; `previous` is the number of prompt tokens of the request that it continues."""
+        """Trace a request; `previous` is the number of prompt tokens in the run's previous request."""
         model = self.model.get(names.REQUEST_MODEL, "")
         with self.span(names.CHAT, model, {**self.model, names.STREAM: True}) as (span, end):
             if self._tracing.content:
@@ -259,7 +259,7 @@ class _TracedRun:
 
 
 def _try(function: Callable[..., T], *args: Any) -> T | None:
-    """Call a function; log an error and return None, so that a tracing error does not fail the run."""
+    """Call a function. If it fails, log the error and return None, so that the run does not fail."""
     try:
         return function(*args)
     except Exception as error:  # noqa: BLE001 - third-party processors, exporters and views

@@ -31,8 +31,7 @@ _STRICT_WORDS = ("type", "required", "enum", "const", "description", "$ref", "ad
 
 
 class Checked(NamedTuple):
-    """A valid value (or the arguments of an output function), with the name of the type or function that it
-    matches."""
+    """A valid value (or an output function's arguments), with the name of the matching type or function."""
 
     value: Any
     function: Callable[..., Any] | None = None
@@ -51,7 +50,7 @@ class _Member(Protocol):
 
 
 class _TypeMember:
-    """Member of a form: a type."""
+    """Form member for a type."""
 
     def __init__(self, kind: Any) -> None:
         self.name = _NAME.sub("_", getattr(kind, "__name__", "") or "answer")[:64]
@@ -90,7 +89,7 @@ class _TypeMember:
 
 
 class _FunctionMember:
-    """Member of a form: a function. The answer holds the arguments; the output is the return value."""
+    """Form member for a function. The answer holds the arguments; the output is the return value."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         signature = check_signature(function)
@@ -117,7 +116,7 @@ class _FunctionMember:
 
 
 class _ChoiceMember:
-    """Choice of members, which the answer selects by name; needed if one of the members is a function."""
+    """Members from which the answer selects one by name; needed if one of them is a function."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
         self.name = "answer"
@@ -225,7 +224,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
-    """Return the adapter for a return type; None, for plain JSON, without a usable annotation."""
+    """Return the adapter for a return type; None, for plain JSON, if there is no usable annotation."""
     if hint is inspect.Signature.empty:
         return None
     try:
@@ -322,7 +321,7 @@ class TypedOutput:
         return None if self._form is None else PartialReader(wrapped=self._form.wraps)
 
     async def judge(self, text: str) -> tuple[dict[str, Any], Any]:
-        """Return the plain form of the output, or the reason for a rejection; and the output itself.
+        """Return the output's plain form or the reason for a rejection, and the output itself.
 
         Raises:
             Exception: An error of a user's function, other than `Retry`.

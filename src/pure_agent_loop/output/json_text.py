@@ -17,7 +17,7 @@ _DECODER = JsonDecoder()
 
 
 def json_values(text: str) -> list[Any]:
-    """Return the JSON values in a string: the whole string, else its objects and lists, last one first."""
+    """Return a string's JSON values: the whole string, or else its objects and lists, last one first."""
     try:
         return [loads_strictly(text)]
     except ValueError:
@@ -39,7 +39,7 @@ def _embedded(text: str) -> list[Any]:
 
 
 class PartialReader:
-    """A reader of a typed answer as plain JSON during streaming.
+    """Reads a typed answer as plain JSON while the answer streams.
 
     Args:
         wrapped: True if the value is wrapped under `WRAPPER`.

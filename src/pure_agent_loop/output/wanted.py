@@ -8,7 +8,7 @@ from pure_agent_loop.llm.values import Delta
 
 
 class PartialOutput(Protocol):
-    """A reader of a typed answer during streaming."""
+    """Reads a typed answer while the answer streams."""
 
     def feed(self, delta: Delta) -> list[Any]:
         """Return the value so far, as a list of one; empty if unchanged."""
@@ -27,7 +27,7 @@ class OutputSpec(Protocol):
         """Return a reader for a streamed answer; None for text."""
 
     async def judge(self, text: str) -> tuple[dict[str, Any], Any]:
-        """Return ``{"value": ...}`` in plain form with the output itself, or ``{"why": ...}``."""
+        """Return ``{"value": ...}`` in plain form or ``{"why": ...}``, and the output itself."""
 
     def load(self, plain: Any) -> Any:
         """Return the output from its plain form."""

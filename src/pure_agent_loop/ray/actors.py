@@ -1,7 +1,7 @@
-"""Actors: one executes the runs of a session, and the keeper starts an actor for each session with a run.
+"""Actors: one executes a session's runs, and the keeper starts such an actor for each session with a run.
 
-No method of an actor is called again after an error: the session's journal records what happened, and the
-next actor resumes from it. Any call may therefore be lost.
+Ray does not repeat an actor call that failed, so any call may be lost. This does no harm: the session's
+journal records what happened, and the next actor resumes from it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Setup:
     Args:
         url: URL of the database.
         agents: Function that makes the agents, by name, in each process.
-        deps: Function that makes the deps of each attempt.
-        concurrency: Maximum number of actors of sessions.
-        actor_options: Options of Ray for the actors of sessions.
+        deps: Function that makes the deps for each attempt.
+        concurrency: Maximum number of session actors.
+        actor_options: Ray options for the session actors.
     """
 
     url: str
@@ -51,13 +51,13 @@ class Setup:
     actor_options: Mapping[str, Any] = field(default_factory=dict)
 
     def actor_name(self, session_id: str = "") -> str:
-        """Return the name of a session's actor; of the keeper, if the session is empty."""
+        """Return the name of a session's actor, or of the keeper if the session is empty."""
         database = hashlib.sha256(self.url.encode()).hexdigest()[:12]
         return f"pal {database} {session_id}" if session_id else f"pal-keeper {database}"
 
 
 class SessionActor:
-    """Executes the runs of one session in a separate process.
+    """Executes one session's runs in a separate process.
 
     Args:
         session_id: The session.
@@ -71,7 +71,7 @@ class SessionActor:
         self._leaving: asyncio.TimerHandle | None = None
 
     async def work(self, setup: Setup) -> None:
-        """Execute the runs of the session until the next one has to wait."""
+        """Execute the session's runs until none is left, or the next one has to wait."""
         async with self._lock:
             if self._leaving is not None:
                 self._leaving.cancel()
@@ -96,7 +96,7 @@ class SessionActor:
             self._worker.cancel(run_id)
 
     async def status(self) -> dict[str, Any]:
-        """Return the id of the process, and of the run that it executes."""
+        """Return the id of this process, and of the run that it is executing."""
         return {"pid": os.getpid(), "run": "" if self._worker is None else self._worker.run_id}
 
     async def drain(self) -> None:
@@ -106,7 +106,7 @@ class SessionActor:
             self._worker.drain()
 
     async def leave(self) -> None:
-        """End this process, unless it executes a run."""
+        """End this process, unless it is executing a run."""
         if not self._lock.locked():
             import_ray().actor.exit_actor()
 
@@ -130,7 +130,7 @@ class Keeper:
             actor.cancel.remote(run_id)
 
     async def status(self) -> dict[str, Any]:
-        """Return the id of the process, and the sessions that have an actor."""
+        """Return the id of this process, and the sessions that have an actor."""
         return {"pid": os.getpid(), "sessions": list(self._actors)}
 
     async def stop(self, grace: float) -> None:
@@ -171,7 +171,7 @@ class Keeper:
             task.add_done_callback(self._tasks.discard)
 
     def _actor(self, session: str) -> Any:
-        """Return the actor of a session: the one that exists, or a new one."""
+        """Return a session's actor; start one if it does not exist."""
         options = {
             "num_cpus": 0,
             **self._setup.actor_options,
@@ -185,7 +185,7 @@ class Keeper:
         return self._ray.remote(SessionActor).options(**options).remote(session)
 
     async def _carry(self, session: str) -> None:
-        """Have a session's actor execute its runs, once, and end the actor."""
+        """Have a session's actor execute its runs once, then end the actor."""
         actor = self._actors[session]
         try:
             await actor.work.remote(self._setup)

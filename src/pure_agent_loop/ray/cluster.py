@@ -12,7 +12,7 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.lazy import module_of_extra
 
 STORE_BYTES = 80 * 2**20  # size of a local cluster's object store: it holds only ids, settings and results
-_ADDRESSES = {"local"}  # values of `address` that the current connection satisfies
+_ADDRESSES = {"local"}  # values of `address` that match the current connection
 
 
 def import_ray() -> Any:
@@ -32,7 +32,7 @@ def connect(address: str, namespace: str) -> bool:
         address: ``local`` for a new cluster, even if ``RAY_ADDRESS`` is set; else see ``ray.init``.
 
     Returns:
-        True if this call has started a cluster of this process.
+        True if this call has started a cluster for this process.
 
     Raises:
         ConfigError: The program is already connected, but not through this address.

@@ -34,15 +34,15 @@ class RayEngine(RunningClient):
 
     Args:
         database: ``sqlite:///PATH`` (then all actors are on this machine) or ``postgresql://...``; None for
-            ``PAL_DATABASE``, or else a file in the data folder. Runs of `Engine` need another database.
-        agents: Function that returns agents by name; each actor calls it in its process.
-        deps: Function that makes the deps of each attempt; see `Engine`.
-        address: ``local`` for a new cluster of this machine, which ends with the engine; ``auto`` or
+            ``PAL_DATABASE``, or else a file in the data folder. `Engine` needs a different database.
+        agents: Function that returns agents by name; each actor calls it in its own process.
+        deps: Function that makes the deps for each attempt; see `Engine`.
+        address: ``local`` for a new cluster on this machine, which ends with the engine; ``auto`` or
             ``HOST:PORT`` to join one. If the program has called ``ray.init`` itself, its cluster
             is used, and an address other than ``local`` is rejected.
         namespace: Ray namespace of the actors.
         concurrency: Maximum number of sessions with an actor.
-        actor_options: Options of Ray for these actors, such as ``num_cpus`` (0 by default, for agents that
+        actor_options: Ray options for these actors, such as ``num_cpus`` (0 by default, for agents that
             mostly wait for a model), ``memory``, ``resources`` or ``runtime_env``.
         max_attempts: Maximum number of attempts without progress; see `Engine`.
         lease: Seconds without a heartbeat after which a writer on PostgreSQL may be replaced.
@@ -97,7 +97,7 @@ class RayEngine(RunningClient):
 
     @property
     def sessions(self) -> SessionStore:
-        """A new session store of this database; close it after use."""
+        """A new session store for this database; close it after use."""
         return self.database.sessions(lease=self._setup.lease)
 
     def start(self) -> None:
@@ -144,13 +144,13 @@ class RayEngine(RunningClient):
             ray.kill(keeper)
 
     def actor(self, session_id: str = "") -> Any:
-        """Return the actor of a session, such as for ``ray.get(actor.status.remote())``.
+        """Return a session's actor, for calls such as ``ray.get(actor.status.remote())``.
 
         Args:
             session_id: The session; empty for the keeper.
 
         Raises:
-            ValueError: There is no such actor: nothing is executed in the session.
+            ValueError: There is no such actor, because no run of the session is being executed.
         """
         return import_ray().get_actor(self._setup.actor_name(session_id), namespace=self._setup.namespace)
 

@@ -1,7 +1,7 @@
 """Agents as a Restate service: the engine's log is the journal of each run. Needs the extra ``[restate]``.
 
-    entries  the log of an invocation as the records of a run
-    service  the handlers of a session: run, answer, cancel, status
+    entries  an invocation's log as the records of a run
+    service  the session handlers: run, answer, cancel, status
 
 See docs/engines.md to get started.
 """

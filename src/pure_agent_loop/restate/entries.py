@@ -1,13 +1,13 @@
-"""The log of a Restate invocation as the records of a run.
+"""A Restate invocation's log as the records of a run.
 
 Every entry is a recorded step; all have the same name, and each value is a list of records. Restate compares
 entries by position and name, so the order of effects, parallel calls and changed code cannot contradict the
-log. An attempt reads the recorded entries first. The reading ends at the first step that Restate executes
-instead of replaying. Then the run begins or resumes, and this step waits for the run's next records.
+log. An attempt reads the recorded entries first, up to the first step that Restate executes instead of
+replaying. Then the run begins or resumes, and this step waits for the run's next records.
 
 An intent without an outcome among the recorded entries belongs to an earlier attempt, in this process or in
-another one, so its outcome is unknown. An attempt that lost its connection receives no confirmation, and a
-call begins only after its intent is confirmed.
+another one, so its outcome is unknown. A call begins only after its intent is confirmed, so an attempt that
+has lost its connection begins no further call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pure_agent_loop.support.text import to_jsonable
 ENTRY = "records"  # name of every step; it cannot change, because the logs of open invocations contain it
 CANCEL_SECONDS = 5.0
 _AWAITED = ("intent", "answer", "outcome", "value")
-_INBOX = "inbox:"  # prefix of keys recorded in sync code; the record is confirmed with the next effect
+_INBOX = "inbox:"  # prefix of keys from sync code; their records are confirmed with the next effect
 
 
 class Entries:
@@ -103,12 +103,12 @@ class Entries:
         return session_id in self._sessions
 
     def delete(self, session_id: str) -> None:
-        """Delete a session of a subagent from memory; the log keeps its records until Restate removes it."""
+        """Delete a subagent's session from memory; the log keeps its records until Restate removes it."""
         if self._sessions.pop(session_id, None) is None:
             raise SessionNotFoundError(f"This run has no session {session_id!r}.")
 
     def add(self, session_id: str, kind: str, data: Mapping[str, Any], *, durable: bool) -> Record:
-        """Add a record; if it is the result of an effect or an intent, wait until the log holds it.
+        """Add a record; if it is an intent or the result of an effect, wait until the log holds it.
 
         Raises:
             SessionWriteError: The attempt is over; another one resumes the run.
@@ -143,11 +143,11 @@ class Entries:
     # -- the entries; only the handler's own task uses Restate's context -------------------------------------
 
     async def record(self, begin: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-        """Read the entries of a run until they end, then execute the run and write its records.
+        """Read all existing entries of a run, then execute the run and write its records.
 
         Args:
-            begin: Executes the run from the records of this store, and returns its outcome as plain JSON. The
-                last entry holds the outcome; if the log has that entry, the run is not executed.
+            begin: Function that executes the run from this store's records, and returns its outcome as plain
+                JSON. The last entry holds the outcome; if the log already has it, `begin` is not called.
         """
         from restate import RunOptions
         from restate.serde import JsonSerde
@@ -210,7 +210,7 @@ class Entries:
             confirmation.set_exception(SessionWriteError(self._session_id, "the connection to Restate ended"))
 
     def kept(self) -> dict[str, Any] | None:
-        """Return the state of the session for its next run, as plain JSON; None if it has none.
+        """Return the session's state for the next run, as plain JSON; None if this run left no state.
 
         The value depends only on what the log holds. If the run was interrupted, its open calls are closed.
         """

@@ -1,6 +1,6 @@
 """Handlers of a session in Restate: run a task, answer a question, cancel, read the status.
 
-A session is a virtual object, so Restate executes its runs one at a time, in the order of acceptance. Each
+A session is a virtual object, so Restate executes its runs one at a time, in the order it accepts them. Each
 open question has an awakeable and a separate object, which accepts the first answer.
 """
 
@@ -70,17 +70,17 @@ def restate_app(
 
     Args:
         agents: One agent, served as ``default``, or a dict of name -> agent.
-        name: Name of the service in Restate; its questions are in ``<name>Question``.
+        name: Name of the service in Restate; a second service, ``<name>Question``, holds the questions.
         deps: Factory for the `RunContext` dependencies, called once per attempt of a run.
-        on_event: Called in the handler's process with the session and each event, as it occurs; may be async.
-            After a crash, events of the repeated step occur again.
-        inactivity_timeout: Seconds without an entry after which Restate suspends a run. While a run works, an
-            entry is written twice as often; a run that waits for a person is suspended after this time.
-        abort_timeout: Seconds after which Restate aborts an attempt that should be suspended but still runs:
-            its process is frozen, or a function blocks its event loop.
-        retry: Retries of attempts whose process ended: `initial_interval` and `max_interval` in
-            seconds, `exponentiation_factor` and `max_attempts`; then Restate pauses the run.
-        identity_keys: Public keys of the Restate servers that may call; None for any caller.
+        on_event: Function to call with the session id and each event as it occurs, in the handler's process;
+            may be async. After a crash, events of the repeated step occur again.
+        inactivity_timeout: Seconds without an entry after which Restate suspends a run. A run that is working
+            writes an entry twice in this time, so only a run that waits for a person is suspended.
+        abort_timeout: Seconds after which Restate aborts an attempt that should be suspended but is still
+            running, because its process is frozen or a function blocks its event loop.
+        retry: How to retry an attempt whose process ended: `initial_interval` and `max_interval` in seconds,
+            `exponentiation_factor` and `max_attempts`. After the last attempt, Restate pauses the run.
+        identity_keys: Public keys of the Restate servers that may call this app; None for any caller.
 
     Raises:
         ConfigError: An argument is invalid, or an agent has a limit per day, which needs a store of all runs.
@@ -122,7 +122,7 @@ def restate_app(
 
 
 def _over_http2(app: Any) -> Any:
-    """Return the application, which refuses HTTP/1.
+    """Return an application that rejects HTTP/1, and otherwise calls the given one.
 
     Over HTTP/1, Restate ends an attempt at each entry, which would cut off the running calls.
     """
@@ -141,7 +141,7 @@ def _over_http2(app: Any) -> Any:
 
 
 class SessionHandlers:
-    """Handlers of the sessions of a service.
+    """A service's session handlers.
 
     Args:
         name: Name of the service.
@@ -165,7 +165,7 @@ class SessionHandlers:
     async def run(self, context: Any, body: Any) -> dict[str, Any]:
         """Run a task to its end, across attempts and answers; return the outcome as JSON.
 
-        A cancelled run returns an outcome, too: its session continues with the next run.
+        A cancelled run also returns an outcome, because its session continues with the next run.
         """
         from restate import TerminalError
 
@@ -183,7 +183,7 @@ class SessionHandlers:
                     await self._answers(context, entries, waits, about, answered)
         except TerminalError as error:  # the run was cancelled, perhaps before it began
             outcome = {**failed_with(PureAgentLoopError(error.message)), "stop_reason": "cancelled"}
-        if problem:  # `problem` is recorded, so that a retry with changed code raises the same
+        if problem:  # `problem` is recorded, so a retry with changed code raises the same error
             raise TerminalError(problem, status_code=400)
         outcome = {"run": run_id, **outcome}
         kept = None if entries is None else entries.kept()
@@ -194,7 +194,7 @@ class SessionHandlers:
         return outcome
 
     async def _check(self, body: Any) -> str:
-        """Return the problem with the body of a request; empty if it is valid."""
+        """Return what is wrong with a request body; empty if it is valid."""
         try:
             _read_run(body, self._agents)
         except (AttributeError, ConfigError, TypeError, ValueError) as error:
@@ -203,7 +203,7 @@ class SessionHandlers:
         return ""
 
     async def _begin(self, entries: Entries, session_id: str, body: Any) -> dict[str, Any]:
-        """Execute the run from its records; every failure is an outcome, as Restate would repeat an error."""
+        """Execute the run from its records; return any failure as an outcome: Restate retries errors."""
         try:
             name, task, options = _read_run(body, self._agents)
             if self._deps is not None:
@@ -260,7 +260,7 @@ class SessionHandlers:
     async def answer(self, context: Any, body: Any) -> dict[str, Any]:
         """Answer a question: `call_id`, `verdict` (``allow`` or ``deny``), `message`, and the author `by`.
 
-        Returns: `accepted`, and the `first` answer, which counts.
+        Returns: `accepted`, and the `first` answer, which is the one used.
         """
         return await self._give(context, body, "verdict")
 
@@ -303,12 +303,12 @@ class SessionHandlers:
         return status
 
     async def forget(self, context: Any) -> None:
-        """Delete the session's history and status; Restate keeps the logs of its runs for their retention."""
+        """Delete the session's history and status; Restate keeps its run logs for their retention time."""
         context.clear_all()
 
 
 class QuestionHandlers:
-    """Handlers of an open question, whose object accepts one answer.
+    """Handlers of an open question. Each question is an object that accepts one answer.
 
     Args:
         name: Name of the questions' service.
@@ -328,7 +328,7 @@ class QuestionHandlers:
         return {"accepted": True, "first": body["given"]}
 
     async def forget(self, context: Any) -> None:
-        """Delete an answer after its run has recorded it."""
+        """Delete an answer, a day after it was given."""
         context.clear_all()
 
 
@@ -348,7 +348,7 @@ def _read_run(body: Any, agents: Mapping[str, Agent]) -> tuple[str, str, dict[st
 
 
 def _read_answer(body: Any, what: str) -> tuple[Any, dict[str, Any]]:
-    """Return the call and the content of an answer or a result."""
+    """Return the call id and the content of an answer or a result."""
     given = dict(body) if isinstance(body, Mapping) else {}
     call_id, by = given.pop("call_id", None), given.get("by")
     if unknown := given.keys() - _ANSWERS[what]:

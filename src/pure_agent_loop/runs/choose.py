@@ -210,7 +210,8 @@ def plan_model(
     """Select a model for a command from its options and the environment, without side effects.
 
     Precedence: options, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``, then the ``OPENAI_``
-    variables; for a model ``PROTOCOL:NAME`` the variables of the protocol's maker.
+    variables. For a model ``PROTOCOL:NAME``, the variables of the protocol's maker replace
+    ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY``.
 
     Args:
         model: Option ``--model``.
@@ -264,7 +265,10 @@ def _plan_protocol(
     environ: Mapping[str, str],
     configured: Configured,
 ) -> Endpoint:
-    """Select a server for a maker's protocol. The maker's key goes only to its own or its variable's URL."""
+    """Select a server for a maker's protocol.
+
+    The maker's key goes only to the maker's own URL, or to the one in the maker's URL variable.
+    """
     option = (configured.origins.get("base_url", "--base-url"), base_url)
     url = _first(environ, option, "PAL_BASE_URL", client.url_variable)
     address = _check_url(url) if url else client.default_address(environ)
@@ -311,7 +315,7 @@ def _check_url(url: SourcedValue) -> str:
 
 
 def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:
-    """Return the key for a URL. A local server gets OpenAI's key only if key and URL are set together."""
+    """Return the key for a URL. A local server gets ``OPENAI_API_KEY`` only with ``OPENAI_BASE_URL``."""
     foreign = key is not None and key.source == "OPENAI_API_KEY" and url.source != "OPENAI_BASE_URL"
     if is_loopback(url.value):
         return LOCAL_KEY if key is None or foreign else key.value
@@ -333,7 +337,7 @@ def find_local_model(model: str = "") -> Endpoint | Embedded | None:
     """Find a local model: a server running on this machine, else the embedded model.
 
     Args:
-        model: Requested model, if any; the result is then None if no server is running.
+        model: Requested model, if any. If no server is running, the result for a requested model is None.
     """
     from pure_agent_loop.local import find_server
 
@@ -379,10 +383,11 @@ def choose_model(
     """Select a model and build its client. Blocks: it may search for servers, download a model and start it.
 
     Args:
-        model: Model name; ``anthropic:NAME``, ``gemini:NAME`` or ``responses:NAME`` for its protocol,
-            ``bedrock:NAME`` or ``vertex:NAME`` for Claude through a cloud; a name of `RESPONSES_ONLY` at
-            OpenAI means ``responses:``, unless there is a profile; without a URL ``local``,
-            ``local:NAME`` or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None for no preference.
+        model: Model name. A prefix selects a protocol (``anthropic:NAME``, ``gemini:NAME``,
+            ``responses:NAME``), or Claude through a cloud (``bedrock:NAME``, ``vertex:NAME``). A name in
+            `RESPONSES_ONLY` at OpenAI means ``responses:``, unless there is a profile. Without a URL,
+            ``local``, ``local:NAME`` or ``PATH.gguf`` is an embedded model. A `DefaultModel` or None is no
+            preference.
         api_key: API key, if given.
         base_url: Server URL, if given.
         on_progress: Callback for slow steps.
@@ -442,7 +447,7 @@ def _is_embedded(model: str | None, base_url: str | None) -> bool:
 
 
 def _is_set_up(api_key: str | None, base_url: str | None) -> bool:
-    """Return True if a key or URL is set: no search is needed then."""
+    """Return True if a key or URL is set, so that no search is needed."""
     return bool(api_key or names_server(base_url) or os.environ.get("OPENAI_API_KEY"))
 
 
@@ -544,7 +549,7 @@ class AvailableClient(StreamingClient):
 
 
 def names_server(base_url: str | None) -> bool:
-    """Return True if a URL is set, as an argument or in the environment: it overrides an embedded name."""
+    """Return True if a URL is set, as an argument or in the environment. A URL overrides an embedded name."""
     return bool(base_url or os.environ.get("OPENAI_BASE_URL"))
 
 

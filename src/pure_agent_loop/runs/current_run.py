@@ -77,7 +77,7 @@ class CurrentRun:
         return self.kit.metadata
 
     def progress(self, text: str, **details: str) -> None:
-        """Emit a PROGRESS event; a thread waits until that is done, so that the event precedes the result."""
+        """Emit a PROGRESS event; in a thread, wait for it, so that the event precedes the result."""
         call = current_call()
         name, call_id = ("", "") if call is None else (call.tool, call.call_id)
         event = Event.progress(self.step, name, str(text), call_id, **details)

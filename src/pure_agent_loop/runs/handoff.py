@@ -48,7 +48,7 @@ class Handoff:
 
     Args:
         agent: Target agent; it needs a name.
-        description: When to hand over, as a text for the model; the agent's description if empty.
+        description: When to hand over, worded for the model; if empty, the agent's description.
         filter: History for the agent: ``"all"``; ``"no_tools"``, without calls and results; ``"task"``,
             only the last user message; or a function that takes a copy of the messages and returns those to
             keep.
@@ -154,7 +154,8 @@ def resolve_handoff(
 
     Args:
         first: Initial agent; None if handoffs are impossible.
-        state: State to resume; with a new task it is updated: the same agent remains current.
+        state: State to resume. For a new task, its handoff chain and system prompt are updated, and the
+            current agent stays the same.
         new_task: True if the state has a new task.
 
     Raises:
@@ -242,7 +243,7 @@ class Journals(Protocol):
 
 
 def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryState, Kit]:
-    """Return the state and kit for the loop that follows one that ended with ``handed_off``."""
+    """Return the state and kit for the next agent's loop, after one that ended with ``handed_off``."""
     names = state.handed_to
     handoff = _next(member_at(first, names[:-1]), names[-1])
     member: HandoffTarget = handoff.agent
@@ -252,7 +253,7 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
     if chosen is not messages:
         messages, _ = repair_history(chosen, kit.prompts.tool_lost)
         messages = messages or [user_message(state.task)]
-        if state.permissions.is_guarded:  # what a filter wrote is not the user's
+        if state.permissions.is_guarded:  # a message that a filter wrote is not the user's
             messages = [
                 message
                 if message in state.messages or not is_question(message)
@@ -275,7 +276,7 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
 async def following(
     first: HandoffTarget | None, state: QueryState, kit: Kit
 ) -> tuple[QueryState, Kit] | None:
-    """Return the state and kit for the loop that follows one that ended; None if there is none.
+    """Return the state and kit for the next agent's loop; None if the run was not handed over.
 
     A handoff that fails ends the run with an error.
 

@@ -1,4 +1,4 @@
-"""Types of the options of a run, shared by every way to start one."""
+"""Types for run options, shared by every way to start a run."""
 
 from __future__ import annotations
 

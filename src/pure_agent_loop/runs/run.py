@@ -69,7 +69,7 @@ OutputType = type[T] | Callable[..., T] | Sequence[type[T] | Callable[..., T]]
 
 
 class Runnable(Generic[Deps, Out]):
-    """Methods of an agent that start a run, all based on `prepare`, or return a modified copy."""
+    """Agent methods that start a run (all based on `prepare`) or return a modified copy."""
 
     prepare: Callable[..., Run[Out]]  # creates a run without starting it
 
@@ -111,7 +111,7 @@ class Runnable(Generic[Deps, Out]):
     def run(
         self, task: str | None, messages: list[Message] | None = None, **options: Any
     ) -> AgentResult[Any]:
-        """Run a task and wait for the result. Works in sync code, also inside a running event loop.
+        """Run a task and wait for the result. Works in sync code, even inside a running event loop.
 
         Args:
             task: Task text; None, with `state`, to resume.
@@ -421,7 +421,7 @@ class Run(Generic[Out_co]):
         self._kit = kit
         self._first = first
         self._previous: AgentResult | None = None
-        self._told = 0  # number of the newest event of earlier loops
+        self._told = 0  # number of the newest event from earlier loops
         self._is_started = False
         self.has_ended = False
         if type(kit.journal) is not MemoryJournal:  # a `MemoryJournal` holds no resources
@@ -448,11 +448,11 @@ class Run(Generic[Out_co]):
         *,
         grace: float | None = 20.0,
     ) -> Received:
-        """Hand the running run over to an engine for durable runs; it ends here with ``backgrounded``.
+        """Hand this run over to an engine for durable runs; here the run ends with ``backgrounded``.
 
         The run stops before its next request, and the engine continues its session: nothing recorded is
         repeated. If the process dies before the hand-over, the session holds an interrupted run. May be
-        awaited in any event loop, also of another thread.
+        awaited in any event loop, even in another thread.
 
         Args:
             engine: Engine whose store holds the session: ``prepare(sessions=engine.sessions)``.
@@ -460,8 +460,8 @@ class Run(Generic[Out_co]):
                 those of that agent; settings of this run that have a JSON form are kept.
             deliver: Target of the answer: `to_session`, `to_file` or `to_command`; None to only store it in
                 the session.
-            grace: Seconds for a running request or tool to end, then it is stopped: the request is repeated,
-                the outcome of a tool is unknown. None for no limit.
+            grace: Seconds that a running request or tool has to end before it is stopped. A stopped request
+                is repeated; the outcome of a stopped tool is unknown. None for no limit.
 
         Returns:
             The handle of the durable run.

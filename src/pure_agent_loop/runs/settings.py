@@ -67,7 +67,7 @@ _NOT_HERE = {
     "n": "A run requests one answer only.",
 }
 OUTPUT_RETRIES = 2
-# Default of arguments for which None is a valid value; a caller may write it, too.
+# Default of arguments for which None is a valid value; a caller may pass this default, too.
 UNSET: Any = ...
 _OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
 _OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
@@ -82,7 +82,7 @@ def check_starters(starters: object) -> None:
     """Check the tasks that a page offers before a conversation begins.
 
     Raises:
-        ConfigError: They are not a list of non-blank texts.
+        ConfigError: They are not a list of non-blank strings.
     """
     tasks = starters if isinstance(starters, (list, tuple)) else [None]
     if not all(isinstance(task, str) and task.strip() for task in tasks):
@@ -143,7 +143,7 @@ def default_client(
     thinking_level: str,
     profile: Profile | None,
 ) -> tuple[ChatModel, tuple[str, ...]]:
-    """Return the client for a model name, or a `Fallback` for several, and notices that name the models.
+    """Return the client for a model name (a `Fallback` for several), and notices that name the models.
 
     Raises:
         ConfigError: A name is invalid, or a setting of one server was given for several models.
@@ -169,7 +169,7 @@ def all_tools(
     """Return the given tools and the tools of `subagents`, unless their names are taken.
 
     Raises:
-        ConfigError: A value is not a tool, or `subagents` has no tools.
+        ConfigError: A value is not a tool, or `subagents` is not a `SubagentManager`.
     """
     registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
     if subagents is None:
@@ -223,7 +223,7 @@ def check_types(**arguments: tuple[object, type]) -> None:
     """Reject arguments of the wrong type.
 
     Args:
-        arguments: By name: the value and its required type; None is always valid.
+        arguments: Value and required type of each argument, by name; None is always valid.
 
     Raises:
         ConfigError: A value has the wrong type; the message names the argument.
@@ -327,7 +327,7 @@ def _check_json(name: str, value: Any) -> None:
 
 
 class DepsOfRun:
-    """Deps created by a factory at the start of a run: once, also for agents the run is handed over to.
+    """Deps that a factory creates once per run, shared with agents that the run is handed over to.
 
     Args:
         factory: Function that creates the deps; it may be async, and may take the `RunContext`.
@@ -450,7 +450,7 @@ class AgentConfig:
 
 @dataclass(eq=False, repr=False)
 class KitBuilder:
-    """Parts of an agent from which the kit of a run is built.
+    """Parts of an agent from which a run's kit is built.
 
     Args:
         connect: Function that returns the client and notices for a model name; None if the agent was given a
@@ -522,7 +522,7 @@ class KitBuilder:
         return kit
 
     def overridden(self, kit: Kit) -> Kit:
-        """Return the agent's kit with any enclosing `override`, for the run of another agent."""
+        """Return the agent's kit with any enclosing `override`, for another agent's run."""
         overrides = _OVERRIDES.get({}).get(id(self))
         return replace(self.with_model(kit, overrides), deps=overrides.get("deps")) if overrides else kit
 
@@ -565,10 +565,10 @@ class KitBuilder:
         return self.clients[names]
 
     def output(self, output_type: Any = UNSET) -> OutputSpec | None:
-        """Return the output specification of runs.
+        """Return a run's output specification.
 
         Raises:
-            ConfigError: The type is not the agent's own, and the agent has checks for that type.
+            ConfigError: A type was passed for the run, but the agent has checks for its own type.
         """
         form = self.form if output_type is UNSET else form_of(output_type)
         if output_type is not UNSET and self.checks:

@@ -37,9 +37,9 @@ def restricted_kit(own: Kit, above: Kit) -> Kit:
     """Return the kit for an agent that is called from another agent's run.
 
     The agent keeps its model, tools, prompts and settings. Rules, functions, hooks, audit log, budget and
-    redaction of both agents apply; of each limit, the smaller one. The run itself (events, session,
-    cancellation) is that of the calling agent. Questions go to the calling agent's `on_ask`, or to the
-    agent's if the calling agent has none.
+    redaction of both agents apply, and so does the smaller value of each limit. The run itself (events,
+    session, cancellation) is that of the calling agent. Questions go to the calling agent's `on_ask`, or to
+    the agent's if the calling agent has none.
 
     Raises:
         ConfigError: The agent requires deps, and neither agent has any.
@@ -79,7 +79,7 @@ def restricted_kit(own: Kit, above: Kit) -> Kit:
 
 
 def _policy(own: PermissionPolicy, above: PermissionPolicy) -> PermissionPolicy:
-    """Combine two policies: all deny and ask rules apply; allow rules come from the stricter mode."""
+    """Combine two policies: all deny and ask rules apply; allow rules come from the stricter one."""
     mode = narrower(own.mode, above.mode)
     allow = own.rules.allow if mode == own.mode else above.rules.allow
     return PermissionPolicy(
@@ -119,7 +119,7 @@ def least_limits(own: LoopLimits, other: LoopLimits, names: Iterable[str]) -> Lo
 
 
 def day_limits(own: LoopLimits, above: LoopLimits) -> dict[str, Any]:
-    """Return the daily cost limits of both agents; of equal names, the smaller limit."""
+    """Return the daily cost limits of both agents, and the smaller limit where both set one."""
     by: dict[str, float] = {}
     for key, maximum in (*own.max_cost_per_day_by.items(), *above.max_cost_per_day_by.items()):
         by[key] = min(maximum, by.get(key, maximum))

@@ -284,7 +284,7 @@ def _default(value: Any) -> dict[str, Any]:
 
 
 def _inexpressible(signature: ToolSignature, error: Exception) -> ConfigError:
-    """Return an error that names the failing parameter and a replacement for its type."""
+    """Return an error that names the failing parameter and suggests other types for it."""
     for parameter in signature.parameters:
         cause = _failure(signature, parameter)
         if cause is not None:
@@ -326,7 +326,7 @@ def _plain(error: ValueError) -> list[dict[str, Any]]:
 
 
 def _whole(value: Any) -> Any:
-    """Return the value with floats such as 1.0 as integers."""
+    """Replace whole floats, such as 1.0, with integers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):

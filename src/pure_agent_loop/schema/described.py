@@ -23,7 +23,7 @@ from pure_agent_loop.support.language import model_text
 
 Example = tuple[str, Mapping[str, Any]]
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-# By JSON type: the Python types, and pydantic's name and text for a mismatch.
+# JSON type -> its Python types, and pydantic's error type and wording for a mismatch
 _KINDS: dict[str, tuple[Any, str, str]] = {
     "string": (str, "string_type", "a valid string"),
     "integer": (int, "int_type", "a valid integer"),
@@ -121,7 +121,7 @@ class JsonSchemaType:
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments after checking names, types and choices.
 
-        A text that does not fit is parsed as JSON, such as ``"7"`` for an integer.
+        A string that does not fit is parsed as JSON, such as ``"7"`` for an integer.
 
         Raises:
             ToolArgumentError: An argument is missing or unknown, or a value does not fit.
@@ -183,7 +183,7 @@ class Described:
 
     @property
     def argument_names(self) -> list[str]:
-        """Names of the arguments; cheap for a function, whose schema is not built for it."""
+        """Names of the arguments; for a function, found without building its schema."""
         if self._signature is not None:
             return [parameter.name for parameter in self._signature.parameters]
         return list(self.parameters.get("properties", {}))
@@ -211,7 +211,7 @@ class Described:
         """Return the tool as an entry in a request's ``tools``.
 
         Args:
-            prompts: The language of the description; the tool's own text if None.
+            prompts: Prompts in the language of the description; None for the tool's own description.
         """
         words = None if prompts is None else prompts.tools.get(self.name, self._words.get(prompts.language))
         description = self.description if words is None else words.description

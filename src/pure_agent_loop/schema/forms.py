@@ -75,7 +75,7 @@ def kinds_of(schema: object) -> set[str]:
 
 
 def _taken(value: Any, schema: object) -> Any:
-    """Convert a value as the tool does: text of a number, boolean, list or object becomes that value."""
+    """Convert a value as the tool does: a string that spells a number, boolean, list or object becomes it."""
     kinds = kinds_of(schema)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -120,7 +120,7 @@ def paths_of(root: str, path: object) -> list[str]:
 
 
 def fits(pattern: str, value: Any, name: str = "", *, too_long: bool = False) -> bool:
-    """Return True if an argument's value matches a pattern; `too_long` if the value is too long to match."""
+    """Return True if a value matches a pattern; return `too_long` if it is too long to match."""
     if isinstance(value, bool):
         pattern = pattern.lower()  # a rule may also spell a bool as in Python
     elif isinstance(value, (int, float)):

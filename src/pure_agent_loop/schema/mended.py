@@ -29,7 +29,7 @@ _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
 def mended_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments in a form that servers accept; equal to the given one if valid.
+    """Convert a tool's argument schema to a form that servers accept; a valid schema stays equal.
 
     Args:
         schema: The schema. It is not modified.
@@ -92,7 +92,7 @@ class _SchemaMender:
         return value
 
     def _is_plain(self, reference: Any) -> bool:
-        """Return True for a reference that servers follow: one to a definition of this schema."""
+        """Return True for a reference to a definition of this schema, the only kind that servers follow."""
         parts = str(reference).split("/")
         return (
             len(parts) == 3
@@ -210,7 +210,7 @@ def _of_arguments(schema: dict[str, Any], mender: _SchemaMender) -> dict[str, An
 
 
 def _parts(schema: Mapping[str, Any], mender: _SchemaMender, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the alternatives of a top-level choice with their keyword; definitions are resolved."""
+    """Yield each alternative of a top-level choice with the choice's keyword; resolve definitions."""
     for key in _CHOICES:
         for part in schema.get(key) or () if isinstance(schema.get(key), list) else ():
             target = mender.target(part["$ref"]) if "$ref" in part else part

@@ -36,7 +36,7 @@ class CommandEnd(TypedDict):
         seconds: Duration of the command, even if it ran before the call.
         lines: Number of lines that the command printed.
         tail: The last of these lines, shortened.
-        read_only: True if the command ran so that it could not change anything.
+        read_only: True if the command ran in a way that could not change anything.
     """
 
     exit_code: int
@@ -131,7 +131,7 @@ async def outcome_of(result: Any) -> ToolOutcome:
 
 
 class _Content(NamedTuple):
-    """Content that the model gets for a value."""
+    """What the model gets for a value."""
 
     text: str
     parts: list[dict[str, Any]]
@@ -224,7 +224,7 @@ def _text(value: Any) -> str:
 
 
 def _is_big(value: Any) -> bool:
-    """Return True for a value that is too long for a result: a table, a long array."""
+    """Return True for a value that is too long for a result, such as a table or a long array."""
     return _can(value, "shape") and (
         _can(value, "head") or (_can(value, "ravel") and getattr(value, "size", 0) > MAX_VALUES)
     )

@@ -45,7 +45,7 @@ def _unknown(name: str, arguments: Any, names: Sequence[str], required: Abstract
     if not names:
         return model_text("takes_none", start=start)
     free = [known for known in names if known not in arguments]
-    # Without a similar name, the unknown name probably means the one required argument that is missing.
+    # If no name is similar, the unknown name probably stands for the only missing required argument.
     import difflib  # loaded only for an error
 
     close = difflib.get_close_matches(name, free, n=1) or [known for known in free if known in required]

@@ -94,7 +94,7 @@ def check_signature(function: Callable[..., Any]) -> ToolSignature:
 
     The check is cheap enough for decoration time. Annotations that name classes of an enclosing function are
     resolved here, while that function is still running. Annotations that name later definitions of the module
-    stay text until the schema is built.
+    stay strings until the schema is built.
 
     Args:
         function: A function, bound method, ``partial`` or callable object. Arguments bound by a ``partial``
@@ -144,7 +144,7 @@ def takes_context(function: Callable[..., Any]) -> bool:
 
 
 def wanted_deps(function: Callable[..., Any]) -> str:
-    """Return the deps type in a function's `RunContext` annotation; empty if it needs none."""
+    """Return the deps type in a function's `RunContext` annotation; empty if the function needs no deps."""
     if not takes_context(function):
         return ""
     annotation = next(iter(inspect.signature(function).parameters.values())).annotation
@@ -179,7 +179,7 @@ def _takes_none(deps_type: Any) -> bool:
 
 def _is_context(annotation: Any, function: Callable[..., Any]) -> bool:
     if isinstance(annotation, str):
-        # Compare text, because `RunContext` may be imported under TYPE_CHECKING.
+        # Compare as a string, because `RunContext` may be imported under TYPE_CHECKING.
         if _CONTEXT_TEXT.match(annotation):
             return True
         annotation, _ = _Scope(function, {}, look_around=True).try_resolve(annotation)
@@ -193,7 +193,7 @@ def _is_run_context(annotation: Any) -> bool:
 
 
 def scope_of(function: Callable[..., Any] | None) -> _Scope:
-    """Return the scope of a function's annotations; without a function, the classes of all callers."""
+    """Return the scope of a function's annotations; for None, the classes in all callers' locals."""
     if function is not None:
         return _Scope(function, {}, look_around=True)
     frames = [frame.f_locals for frame in _callers()]
@@ -235,7 +235,7 @@ def _quoted(names: list[str]) -> str:
 
 
 def _corrected(function: Callable[..., Any], name: str, declared: list[inspect.Parameter]) -> str:
-    """Return the signature as it might look with annotations."""
+    """Return an example of the signature with annotations."""
     parts = []
     for parameter in declared:
         if parameter.name in {"self", "cls"}:
@@ -316,7 +316,7 @@ class _Scope:
         return evaluated if referring is evaluated else self._hint(referring, names)
 
     def _hint(self, annotation: Any, names: dict[str, Any]) -> Any:
-        # get_type_hints is the only public evaluator that also handles text inside List["Item"].
+        # get_type_hints is the only public evaluator that also handles the string inside List["Item"].
         holder = SimpleNamespace(__annotations__={"it": annotation})
         return typing.get_type_hints(holder, self._globals, names, include_extras=True)["it"]
 
@@ -327,7 +327,7 @@ def _holds_classes(annotation: Any) -> bool:
 
 
 def _with_references(annotation: Any) -> Any:
-    """Wrap texts such as ``list["Item"]`` as ForwardRef: Python 3.10 does not resolve them."""
+    """Wrap strings in types such as ``list["Item"]`` as ForwardRef, because Python 3.10 does not."""
     if sys.version_info >= (3, 11) or not isinstance(annotation, GenericAlias):
         return annotation
     args = typing.get_args(annotation)

@@ -73,7 +73,7 @@ class _Inliner:
 
 
 def _without_single_all_of(node: dict[str, Any]) -> dict[str, Any]:
-    """Unwrap ``{"allOf": [{"$ref": ...}], ...}``, pydantic's form before 2.9 of a reference with siblings."""
+    """Unwrap ``{"allOf": [{"$ref": ...}], ...}``, how pydantic before 2.9 wrote a ``$ref`` with siblings."""
     parts = node.get("allOf")
     if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
         return node

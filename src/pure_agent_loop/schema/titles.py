@@ -22,7 +22,7 @@ def check_title(owner: str, template: str, known: Collection[str]) -> None:
         known: The arguments of the tool.
 
     Raises:
-        ConfigError: The template is no text, is no template, or names something that is no argument.
+        ConfigError: The template is not a string, is malformed, or names something that is not an argument.
     """
     require(isinstance(template, str), owner, template, "a text such as 'Refund {amount} for {order}?'")
     try:
@@ -39,7 +39,7 @@ def check_title(owner: str, template: str, known: Collection[str]) -> None:
 
 
 def title_of(template: str, args: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
-    """Return the title of a call on one line, made safe; empty if an argument that it names is missing.
+    """Return a call's title on one safe line; empty if an argument that the template names is missing.
 
     Args:
         fields: The schema of each argument, for the defaults.

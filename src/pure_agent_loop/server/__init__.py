@@ -84,14 +84,14 @@ def create_app(
         token: The owner's token, at least 16 characters. Without this argument, a token is generated and
             saved as ``token`` in `folder`; ``app.state.token`` holds the token.
         users: More users: `Person` objects, or the path of a JSON file that lists users.
-        user_header: The header in which a proxy that sends the owner's token names the user.
+        user_header: The header that names the user, set by a proxy that sends the owner's token.
         sessions: A folder, a store or a `SessionManager`; sessions go to the data folder if None.
         database: Run tasks durably on an engine: ``sqlite:///PATH`` or ``postgresql://...``.
         folder: The server's own files; ``server`` in the data folder if None.
         published: Prompts and resources for MCP clients, in addition to the agents.
         deps: Factory for the `RunContext` dependencies, called once per attempt of a run; see
             `durable.Engine`.
-        executes: False to leave the runs of the engine to workers elsewhere.
+        executes: False to leave the engine's runs to workers elsewhere.
         limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools`, `starters` and
             `grace`.
 

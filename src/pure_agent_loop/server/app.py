@@ -105,7 +105,9 @@ def make_app(
         from pure_agent_loop.server.engine_work import EngineWork
 
         if sessions_at is not None:
-            raise ConfigError("sessions and database conflict: the engine stores sessions in its database.")
+            raise ConfigError(
+                "sessions and database cannot be combined: the engine stores sessions in its database."
+            )
         engine = EngineWork(database, named, settings.grace, executes=executes)
 
     @contextlib.asynccontextmanager
@@ -208,7 +210,7 @@ class Lifetime:
             await self._task
 
     def _take_signals(self, app: Starlette) -> None:
-        """Stop at the signals that the process handles; its own handlers are called afterwards."""
+        """Stop at the signals that the process handles, then call the process's own handlers."""
         if threading.current_thread() is not threading.main_thread():
             return  # only the main thread can set handlers; without them, a signal ends the process at once
         loop = asyncio.get_running_loop()

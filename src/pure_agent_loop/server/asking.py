@@ -29,8 +29,8 @@ STOP_SECONDS = 5.0  # seconds for a run to suspend
 async def ask_in_hub(request: PermissionRequest) -> Permission:
     """Ask the server's users; the agents of the server get this function as `on_ask`.
 
-    A question about a call suspends the run, so that it survives a restart. A question from a running tool is
-    held in memory, because the tool does not survive a restart either.
+    A question about a call suspends the run, so that the question survives a restart. A running tool does not
+    survive a restart, so its question is only held in memory.
     """
     live = CURRENT_RUN.get()
     if current_call() is None:
@@ -172,8 +172,8 @@ async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_e
 async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, str], None]) -> RunInfo | None:
     """Record an answer or a result, and resume the run if nothing else is pending.
 
-    `submit` records it in a thread, called with the engine and the run's id, or with the session manager
-    and the session's id.
+    `submit` does the recording. It is called in a thread, with the engine and the run's id for a durable run,
+    else with the session manager and the session's id.
     """
     async with hub.turn(session):
         await _wait_suspended(hub, session, call_id)
@@ -193,7 +193,7 @@ async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, s
 
 
 async def _wait_suspended(hub: Hub, session: str, call_id: str) -> None:
-    """Wait until the run has suspended: its pending call is recorded shortly before."""
+    """Wait until the run has suspended, because its pending call is recorded shortly before that."""
     live = hub.live(session)
     if live is None or live.task is None:
         return

@@ -51,7 +51,7 @@ class FleetState(NamedTuple):
         tasks: The newest runs.
         handovers: Number of handovers by run.
         agents: Queue of each agent.
-        workers: Workers by name, dead ones too.
+        workers: Workers sorted by name, including dead ones.
         busy: Number of running runs by worker.
         states: Number of runs by status.
         gauges: Gauges of `durable.health`, with the depth of each queue.
@@ -101,7 +101,8 @@ class EngineWork:
         """
         engine, queue = self._engine, self._engine.queue
         tasks, busy = engine.tasks(limit=limit), queue.runs.running_by_worker()
-        workers = {name: KnownWorker(name, "", 0.0, is_alive=False) for name in busy}  # may own runs
+        # A worker that owns runs may be missing from the known workers.
+        workers = {name: KnownWorker(name, "", 0.0, is_alive=False) for name in busy}
         workers |= {worker.name: worker for worker in known_workers(queue.database)}
         return FleetState(
             tasks,
@@ -139,7 +140,7 @@ class EngineWork:
             is_done: True to record a finished deletion; the next one is due a day later.
 
         Returns:
-            0 or less if a day has passed; otherwise, the seconds until then.
+            0 or less if the deletion is due; otherwise, the seconds until it is due.
         """
 
         def claim(ledger: dict[str, Any], now: float) -> float:
@@ -160,7 +161,7 @@ class EngineWork:
         return self._engine.handle(run_id).status() in WAITING
 
     def answered(self, run_id: str) -> Collection[tuple[int, str]]:
-        """Return step and call of each answered question from a run.
+        """Return the step and call id of each answered question from a run.
 
         The session gets the answer only when a worker resumes the run.
         """

@@ -32,8 +32,8 @@ class Visibility:
 
     Args:
         full: Everything in `Event.to_dict`.
-        tools: If not full: the tools whose arguments and results are visible; True for all.
-        reasoning: If not full: whether reasoning is visible.
+        tools: If not `full`, the tools whose arguments and results are visible; True for all.
+        reasoning: If not `full`, whether reasoning is visible.
     """
 
     full: bool = False

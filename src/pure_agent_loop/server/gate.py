@@ -1,4 +1,4 @@
-"""Middleware before every handler: host, origin, authentication, rate and size; adds the common headers.
+"""Middleware before every handler: checks host, origin, authentication, rate and size; adds common headers.
 
     host ─► origin ─► authentication ─► rate ─► content type ─► size ─► handler
 
@@ -52,7 +52,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-BODY_SECONDS = 60.0  # allowed time until the whole request has arrived
+BODY_SECONDS = 60.0  # seconds allowed for the whole request to arrive
 # Limits for discarding the rest of a rejected request: many clients send all of it before they read.
 LINGER_BYTES = 1 << 30
 LINGER_SECONDS = 10.0
@@ -206,7 +206,7 @@ class GateMiddleware:
         person = scope.get("state", {}).get("person")
         fields = {
             "method": method,
-            # Neither the token of a link, nor the query: it may hold a token put there by mistake.
+            # Omit a link's token, and the query, which may contain a token by mistake.
             "path": SHARED if path.startswith(SHARED) else path,
             "status": response.status,
             "ms": round(seconds * 1000, 1),
@@ -244,7 +244,7 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _check_type(headers: Mapping[str, str]) -> None:
-    """Require JSON: an HTML form of another site can send text, but not JSON without a preflight."""
+    """Require JSON, because another site's page can send text, but not JSON, without a CORS preflight."""
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and (has_body or kind):

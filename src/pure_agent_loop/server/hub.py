@@ -187,7 +187,7 @@ class Hub:
         return info
 
     async def continue_copy(self, person: Person, session: str, like: RunInfo) -> None:
-        """Continue a run in a copy of its session, where it then waits for answers of its own."""
+        """Continue a run in a copy of its session; the new run waits for its own answers."""
         run_id = self._announce_start(session, like.agent, like.model, task="", attempt=1, by=person.name)
         durable = "" if self.engine is None else new_session_id()
         info = RunInfo(run_id, session, like.agent, person.name, like.task, durable=durable, model=like.model)
@@ -196,7 +196,7 @@ class Hub:
         self._execute(ActiveRun(info))
 
     def _announce_start(self, session: str, agent: str, model: str, run_id: str = "", **about: Any) -> str:
-        """Send viewers the start of a run, or of another attempt of it, and return the run's id."""
+        """Send viewers the start of a run or of another attempt, and return the run's id."""
         named = {"agent": agent, "model": model or model_of(self.agents[agent].llm)}
         return self.channel(session).add(own_event(RUN_START, **named, **about), run_id).run
 
@@ -235,7 +235,7 @@ class Hub:
 
     @contextlib.contextmanager
     def ephemeral_run(self, person: Person, agent: str) -> Iterator[RunInfo]:
-        """Register a run that is bound to the current HTTP request; then add its usage to the totals.
+        """Register a run within the block, for one HTTP request; then add its usage to the totals.
 
         Raises:
             HttpProblem: A run limit is reached.
@@ -359,7 +359,7 @@ class Hub:
         live.emit(own_event(STEERED, text=text, when=when))
 
     async def stop(self, info: RunInfo, reason: str = "", by: str = "") -> None:
-        """Stop a run that has not ended; if it is suspended, its session records its pending calls as denied.
+        """Stop a run that has not ended. A suspended run's pending calls are recorded as denied.
 
         Args:
             by: The name of the person who stops the run.
@@ -454,7 +454,7 @@ class Hub:
                 self.announce_answer(info, answer)
 
     def announce_answer(self, info: RunInfo, answer: GivenAnswer) -> None:
-        """Send viewers, once per question, who answered it."""
+        """Send viewers an answer to a call, once per call and person."""
         announced = self._announced.setdefault(info.id, set())
         if (answer.call_id, answer.by) not in announced:
             announced.add((answer.call_id, answer.by))
@@ -536,7 +536,7 @@ class Hub:
         return [session for session, updated in newest.items() if updated < before]
 
     def drop_event_files(self, before: float) -> None:
-        """Delete the events of sessions without a known run that have not changed since a time."""
+        """Delete event files unchanged since a time, except those of open channels and open runs."""
         sessions = (*self._channels, *(run.session for run in self.open_runs))
         kept = {f"{file_name(session)}.jsonl" for session in sessions}
         for path in self._events.glob("*.jsonl"):

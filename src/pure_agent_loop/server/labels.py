@@ -15,7 +15,7 @@ _HEADS = tuple(f'{{"{kind}":'.encode() for kind in LABELS)
 
 
 def read_labels(lines: Iterable[bytes]) -> dict[str, dict[str, str]]:
-    """Return labels by kind and session; the newest line of a session counts, and an empty text is none."""
+    """Return labels by kind and session, from each session's newest line; an empty text removes the label."""
     labels: dict[str, dict[str, str]] = {kind: {} for kind in LABELS}
     for line in lines:
         if line.startswith(_HEADS):
@@ -27,7 +27,7 @@ def read_labels(lines: Iterable[bytes]) -> dict[str, dict[str, str]]:
 
 
 def origin_of(versions: Mapping[str, str], session: str) -> tuple[int, str] | None:
-    """Return the step and the session that a version replaces a message of; None for a first version.
+    """Return the step after which a version differs and the session it came from; None for a first version.
 
     Args:
         versions: The labels of the kind `VERSION`.
@@ -37,16 +37,16 @@ def origin_of(versions: Mapping[str, str], session: str) -> tuple[int, str] | No
 
 
 def root_of(versions: Mapping[str, str], session: str) -> str:
-    """Return the session that the first version of a conversation is in."""
+    """Return the session with the first version of the conversation."""
     while origin := origin_of(versions, session):
         session = origin[1]
     return session
 
 
 def first_versions() -> dict[str, str]:
-    """Return the session of the first version, for each session that is another version of a conversation.
+    """Map each session that is a later version of a conversation to the session with the first version.
 
-    They are read from the server's folder in the data folder.
+    The versions are read from the server's folder in the data folder.
     """
     try:
         versions = read_labels((server_folder() / RUNS_FILE).read_bytes().splitlines())[VERSION]

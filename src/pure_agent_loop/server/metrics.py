@@ -64,7 +64,7 @@ class Metrics(Meters):
 
         Args:
             runs: The runs that have not ended.
-            gauges: Further values measured now, by name.
+            gauges: Other current values, by name.
         """
         states: dict[Labels, float] = defaultdict(float)
         for info in runs:

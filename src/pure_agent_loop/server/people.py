@@ -124,9 +124,9 @@ class People:
 
     Args:
         token: The owner's token, or the file that contains it.
-        ended: The folder of the cookies that were logged out.
+        ended: The folder in which logged-out cookies are recorded.
         others: More users, or the path of the JSON file that lists them.
-        header: The header in which a proxy that sends the owner's token names the user; empty for none.
+        header: The header that names the user, set by a proxy that sends the owner's token; empty for none.
         now: Returns seconds since the epoch.
 
     Raises:
@@ -209,7 +209,7 @@ class People:
             task.cancel()
 
     def by_token(self, token: str) -> Person | None:
-        """Return the owner of a token."""
+        """Return the person that a token belongs to."""
         self.refresh()
         return self._by_hash.get(hash_of(token))
 
@@ -229,7 +229,7 @@ class People:
         return f"{name}.{expiry}.{nonce}{self._sign(name, expiry, person, nonce)}"
 
     def by_cookie(self, value: str) -> Person | None:
-        """Return the person of a cookie; None if the cookie is invalid or has expired."""
+        """Return the person that a cookie belongs to; None if the cookie is invalid or has expired."""
         self.refresh()
         parts: Sequence[str] = value.split(".")
         if len(parts) != 3 or not value.isascii() or not parts[1].isdecimal() or len(parts[1]) > 15:
@@ -280,7 +280,7 @@ def load_or_create_secret(path: Path, make: Callable[[], str]) -> str:
 
 
 def check_people(users: Any) -> list[Person]:
-    """Return the users that `create_app` got: `Person` objects, or the path of a JSON file.
+    """Return the users passed to `create_app` as `Person` objects or as the path of a JSON file.
 
     Raises:
         ConfigError: `users` is neither, or the file is invalid.

@@ -48,8 +48,8 @@ class HttpProblem(PureAgentLoopError):  # noqa: N818 - RFC 9457's term
     """An error response.
 
     Args:
-        detail: The error: what is wrong, and what to do; as text or as an exception. Must not reveal file or
-            server names.
+        detail: What is wrong and what to do, as text or as an exception. Must not reveal file or server
+            names.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class Retention:
             await asyncio.sleep(min(max(seconds, _MIN_PAUSE), _MAX_PAUSE))
 
     def _work(self) -> float:
-        """Delete if it is time, and return the seconds until the next time."""
+        """Delete if a deletion is due, and return the seconds until the next one."""
         claim = self._claim_file if self._engine is None else self._engine.claim_day
         if (wait := claim()) > 0:
             return float(wait)

@@ -1,6 +1,6 @@
 """Runs of a server, persisted so that the next process can resume them.
 
-``runs.jsonl`` gets a line per change; the newest line of a run counts. Each start rewrites the file without
+``runs.jsonl`` gets a line per change; only a run's newest line is used. Each start rewrites the file without
 the oldest ended runs. Usage totals are in separate lines, which are kept longer than the runs.
 """
 
@@ -95,7 +95,7 @@ class ActiveRun:
 
     Args:
         asked: Pending questions from running tools, by call id; kept in memory only.
-        settled: Answers to such questions by call id: person, permission, time.
+        settled: Answers to questions from running tools, by call id: person, permission, time.
     """
 
     info: RunInfo
@@ -210,11 +210,11 @@ class RunsFile:
         self._file.write(_line("used", *used))
 
     def label(self, kind: str, session: str, text: str) -> None:
-        """Name a session, move it to a folder, or pin it.
+        """Set or remove a label of a session.
 
         Args:
             kind: One of `LABELS`.
-            text: The name, folder or pin; empty for none.
+            text: The label; empty to remove it.
 
         Raises:
             OSError: The file cannot be written.
@@ -243,7 +243,7 @@ class RunsFile:
         return list(self._by_session.get(session, ()))
 
     def forget_session(self, session: str) -> None:
-        """Remove the runs of a deleted session."""
+        """Remove the runs and labels of a deleted session."""
         self._drop(self.of_session(session))
         for labels in self.labels.values():
             labels.pop(session, None)

@@ -23,7 +23,7 @@ from pure_agent_loop.support.language import notice
 PING_SECONDS = 20.0
 MAX_CONNECTIONS = 4_000
 MAX_UNKNOWN = 512  # unauthenticated connections
-HEAD_SECONDS = 15.0  # allowed time until a request's head has arrived
+HEAD_SECONDS = 15.0  # seconds allowed for a request's head to arrive
 _SHUTDOWN_SECONDS = 3
 
 
@@ -34,7 +34,7 @@ class TimedConnection(H11Protocol):
     lock out clients that authenticate at once.
 
     Args:
-        head_seconds: Seconds until a request's head must have arrived.
+        head_seconds: Seconds allowed for a request's head to arrive.
     """
 
     def __init__(self, head_seconds: float, max_unknown: int, **options: Any) -> None:
@@ -95,7 +95,7 @@ class TimedConnection(H11Protocol):
 
 
 def _max_unknown() -> int:
-    """Return the limit of unauthenticated connections: a quarter of the file descriptors, at most 512."""
+    """Return the limit on unauthenticated connections: a quarter of the file descriptors, at most 512."""
     if sys.platform == "win32":
         return MAX_UNKNOWN
     import resource
@@ -199,7 +199,7 @@ def uvicorn_config(
         port: The port; 0 for any free one.
         cert: The certificate chain file; empty for plain HTTP.
         key: The private key file.
-        head_seconds: Seconds until a request's head must have arrived.
+        head_seconds: Seconds allowed for a request's head to arrive.
     """
     max_unknown = _max_unknown()
     protocol: Any = partial(TimedConnection, head_seconds, max_unknown)

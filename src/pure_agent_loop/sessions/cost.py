@@ -21,7 +21,7 @@ from pure_agent_loop.sessions.stores.records import Record
 
 GROUPS = ("day", "model", "session", "run", "step", "agent", "person", "schedule")
 METADATA = "metadata."  # prefix of a group: each value of a metadata key is a group
-# Types of records with expenses or with the groups of expenses.
+# Record types that hold expenses, or the groups that expenses belong to.
 COSTLY = ("run", "answer", "failure", "outcome")
 SCHEDULE = "schedule"  # metadata key with the name of the schedule that started the run
 _NOTHING = TokenUsage.zero().to_dict()
@@ -30,7 +30,7 @@ _SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """Usage of one model for a recorded request, or as a tool reported it.
+    """Usage of one model, for a recorded request or as reported by a tool.
 
     Args:
         id: Record id and time, which a copy in a fork shares, and the model.
@@ -54,7 +54,7 @@ class Total:
     """Sum of expenses.
 
     Args:
-        requests: Number of expenses; a response that two models wrote counts for each.
+        requests: Number of expenses; a response that two models wrote counts twice.
         tokens: Sum of the tokens.
         known_cost: Sum of the known costs.
         unpriced: Number of expenses whose cost is not fully known.
@@ -126,7 +126,7 @@ def _names(
 def _by_model(
     record: Record, spent: Sequence[Mapping[str, Any]], names: Mapping[str, str]
 ) -> Iterator[Expense]:
-    """Yield an expense for each model that used tokens; the model that was asked, if none is named."""
+    """Yield an expense per model that used tokens; unnamed usage belongs to the model that was asked."""
     parts: dict[str, list[tuple[int, float | None]]] = {}
     for plain in spent:
         usage = TokenUsage.from_dict({**_NOTHING, **plain})
@@ -146,7 +146,7 @@ def _by_model(
 
 
 def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
-    """Yield the expenses in all sessions of a store since a given time, each once.
+    """Yield each expense since a given time once, from all sessions of a store.
 
     A session that cannot be read, or was deleted meanwhile, is skipped.
 

@@ -21,8 +21,8 @@ _FOLDED = ("call", "result", "thinking", "notice")
 _MAX_TITLE = 80  # characters
 _MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
 _EDIT = {"path", "old_text", "new_text", "content"}
-# Blocks whose indented side depends on the text direction.
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
+# Blocks whose indented side depends on the text direction.
 _BLOCK = re.compile(r"<(ul|ol|blockquote|table)\b")
 _HEAD = """\
 <!DOCTYPE html>
@@ -115,7 +115,7 @@ def to_html(
     Args:
         records: Records of the session, in the order they were written.
         title: Title of the document; the task if empty.
-        seen: What the reader may see of an entry; None to leave it out.
+        seen: Function that returns what the reader may see of an entry, or None to leave the entry out.
     """
     story = read_story(records)
     entries = [shown for entry in story.entries if (shown := seen(entry)) is not None]
@@ -146,7 +146,7 @@ def _in_pairs(entries: Sequence[Entry]) -> list[tuple[Entry, Entry | None]]:
 
 
 def _body(entry: Entry) -> tuple[str, str]:
-    """Return the language and text of an entry, without control characters; "" if its heading is enough."""
+    """Return an entry's language and text, without control characters; both "" if its heading is enough."""
     if entry.kind != "call":
         return "text", safe_text(entry.text)
     arguments = parsed_object(entry.text) or {}
@@ -189,7 +189,7 @@ def _diff(path: str, old: str, new: str) -> str:
 
 
 def heading(entry: Entry, result: Entry | None = None) -> str:
-    """Return the heading of an entry, for a call with its result: one line, escaped for terminals."""
+    """Return an entry's heading, with the outcome if it is a call: one line, escaped for terminals."""
     last = entry if result is None else result
     told = " ".join(failure_lines(entry.told, "en") if entry.told.get("said") else ())
     reason = f"error: {told}" if told else entry.text
@@ -217,7 +217,7 @@ def heading(entry: Entry, result: Entry | None = None) -> str:
 
 
 def _call(entry: Entry) -> str:
-    """Return what a call does: its title, or its tool with the path or the only text."""
+    """Return what a call does: its title, or its tool with the path or the only string argument."""
     arguments = parsed_object(entry.text) or {}
     texts = [value for value in arguments.values() if isinstance(value, str)]
     subject = arguments.get("path", texts[0] if len(texts) == 1 else "")
@@ -277,7 +277,7 @@ def _section(entry: Entry, result: Entry | None) -> str:
     if entry.kind in _FOLDED:
         tag, last = "<details open>" if bodies[0][0] == "diff" else "<details>", result or entry
         section = f'<section class="{kind}">{tag}<summary>{name}</summary>\n{body}</details></section>'
-        if last.verdict == "deny" and last.said:  # the words of a denial are a message
+        if last.verdict == "deny" and last.said:  # show the words of a denial as a message
             section += f'\n<section class="user"><h2>User</h2>\n<pre>{_escaped(last.said)}</pre></section>'
         return section
     return f'<section class="{kind}"><h2>{name}</h2>\n{body}</section>'

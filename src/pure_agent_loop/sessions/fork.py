@@ -64,7 +64,7 @@ def fork_session(
 def copy_session(
     source: SessionStore, session_id: str, target: SessionStore, name: str, run: Mapping[str, Any]
 ) -> None:
-    """Copy a session to a new session, perhaps in another store, whose next run has begun.
+    """Copy a session to a new session, perhaps in another store, and begin the new session's next run.
 
     Args:
         run: Data of the record that begins that run.

@@ -1,4 +1,4 @@
-"""`KeyJournal`: the journal of one run in a mapping, such as a table or the memory of an engine."""
+"""`KeyJournal`: one run's journal, kept in a mapping, such as a table or an engine's memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeyJournal(MemoryJournal):
         agent.run(task, journal=KeyJournal(records))  # after a crash: the same call again
 
     Args:
-        records: The run's records: JSON texts by key, empty for a new run. After an assignment, the record
+        records: The run's records: JSON strings by key, empty for a new run. After an assignment, the record
             must survive the end of the process. One process at a time may use the records of a run.
     """
 

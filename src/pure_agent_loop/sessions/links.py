@@ -1,4 +1,4 @@
-"""Links that show a session, as it was when it was shared, to everybody who has the link.
+"""Links that show a session, as it was when it was shared, to anybody who has the link.
 
 <digest>.link   a line of JSON about the link, then the document; named after the SHA-256 of the link's token
 """
@@ -37,7 +37,7 @@ class SharedLink:
         title: Title of the session when it was shared.
         by: Name of the person who shared it.
         created: Time of the snapshot, in seconds since the epoch.
-        until: End of the link, in seconds since the epoch.
+        until: Time when the link expires, in seconds since the epoch.
     """
 
     id: str
@@ -95,15 +95,15 @@ class LinkFolder:
         return token, link
 
     def find(self, token: str) -> tuple[SharedLink, bytes] | None:
-        """Return a link and its document; None if the token opens none, or none any more."""
+        """Return a link and its document; None if the token is unknown or the link has expired."""
         found = self._read(self._path(token))
         return None if found is None or found[0].until <= self._now() else found
 
     def list(self, session: str = "") -> list[SharedLink]:
-        """Return the links in force, newest first, and delete those that have expired.
+        """Return the active links, newest first, and delete the expired ones.
 
         Args:
-            session: Only the links of this session; empty for all.
+            session: Return only this session's links; empty for all.
         """
         links = []
         for path, link in self._all():
@@ -114,7 +114,7 @@ class LinkFolder:
         return sorted(links, key=lambda link: link.created, reverse=True)
 
     def end(self, name: str, session: str = "") -> bool:
-        """End a link before its time; return False if there is no such link.
+        """End a link before it expires; return False if there is no such link.
 
         Args:
             name: The token or the id of the link.

@@ -29,7 +29,7 @@ _PAUSE = 0.02
 
 
 def open_questions(records: Sequence[Record], session_id: str = "") -> list[PermissionRequest]:
-    """Return the open questions of a session: the pending calls of a suspended run without an answer.
+    """Return a session's open questions: a suspended run's pending calls that have no answer.
 
     Args:
         records: Records of the session, in the order they were written.
@@ -86,7 +86,7 @@ def given_answers(records: Sequence[Record]) -> list[GivenAnswer]:
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
-    """Return the calls of a session whose results come from outside the run and have not arrived.
+    """Return a session's calls whose results come from outside the run and have not arrived.
 
     Raises:
         SessionReadError: The recorded state is invalid.
@@ -164,10 +164,10 @@ def _record_first(
 
 
 def author_of(by: Any) -> str:
-    """Return the author of an answer: `by`, or for None, this user account.
+    """Return the author of an answer: `by`, or this user account if `by` is None.
 
     Raises:
-        ConfigError: `by` is neither None nor a non-blank text.
+        ConfigError: `by` is neither None nor a non-blank string.
     """
     from pure_agent_loop.support.account import account_here
 
@@ -195,7 +195,7 @@ def already_answered(
 def _answer_before(records: Sequence[Record], kind: str, call_id: str) -> Record | None:
     """Return a person's newest answer to a call, or the newest result from outside the run.
 
-    For a question, the record of a run whose new task replaced the question also counts.
+    For a question, this may also be the record of a run whose new task replaced the question.
     """
     wanted = f"ask:{call_id}" if kind == "value" else f"tool:{call_id}"
     task: Record | None = None

@@ -66,7 +66,7 @@ class Difference(PlainForm):
 
     Args:
         run: Number of the run in the session, from 1.
-        step: Step of the difference; the last step if it came after all steps.
+        step: Step of the difference; the last step if the difference came after it.
         what: ``message``, ``state``, ``parts``, ``tools``, ``options``, ``effect`` or ``end``.
         message: Number of the message in the history, from 1; 0 if `what` is not ``message``.
         expected: Recorded value, as plain JSON.
@@ -192,7 +192,7 @@ class ReplayJournal:
             return cast("T", self._recorded(key, *effects.pop(key)))
         step, kind, *call = key.split(":", 2)
         if kind == "tool" and f"{step}:timeout:{call[0]}" in effects:
-            await asyncio.Event().wait()  # the recorded call timed out: wait until the replay does
+            await asyncio.Event().wait()  # the recorded call timed out: wait until this one does
         self._stop_at_unrecorded(key, [name for name in effects if name.split(":")[1] == kind])
         raise Stopped
 
@@ -344,7 +344,7 @@ class ReplayReport(PlainForm):
     """Result of a replay.
 
     Args:
-        runs: Replayed runs, including the one with the difference.
+        runs: Number of replayed runs, including the one with the difference.
         difference: First difference; None if there is none.
     """
 
@@ -368,8 +368,8 @@ def replay_session(
         agent: Agent whose prompts, limits, permissions, tools and system prompt replace the recorded
             ones, so that a change shows as a difference. The model and the functions of this agent are not
             called.
-        watch: Called inside the loop, in another thread, with a name and a value: the type and the event;
-            the key and the recorded value of an effect; ``checkpoint`` and the state.
+        watch: Called inside the loop, in another thread, with a name and a value: an event's type and the
+            event, an effect's key and its recorded value, or ``checkpoint`` and the state.
 
     Returns:
         The report, up to the first difference. An interrupted run is replayed to its last record.
@@ -400,7 +400,7 @@ def replay_session(
 
 
 class _Replay:
-    """One replay of all runs of a session."""
+    """One replay of all runs in a session."""
 
     def __init__(self, records: Iterable[Record], agent: HandoffTarget | None, watch: Watch) -> None:
         self.report = ReplayReport(0, 0)

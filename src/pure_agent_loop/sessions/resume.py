@@ -75,7 +75,7 @@ def _begin(log: SessionLog, store: SessionStore, run_input: RunInput, kit: Kit) 
     kit, names = resolve_handoff(run_input.first, kit, state, new_task=run_input.task is not None)
     journal = SessionJournal(log, point, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
     journal.store = store
-    # With the first system message, so that a replay of the record starts with the same messages.
+    # The record includes the first system message, so that a replay starts with the same messages.
     lead = [] if state.own_prompt is None else [{"role": "system", "content": state.own_prompt}]
     earlier = [*lead, *state.messages[:-1]]
     history = {"history": earlier} if is_new and earlier else {}
@@ -158,7 +158,7 @@ def _reject_if_allowed(point: ResumePoint, state: QueryState, session_id: str) -
 
 
 def _allowed_call(point: ResumePoint, state: QueryState) -> ToolCall | None:
-    """Return a call that a person has allowed since the run was suspended."""
+    """Return a call that a person has allowed since the run was suspended; None if there is none."""
     for call in state.pending if state.stop_reason == SUSPENDED else ():
         key = ask_key(state.step, call.id)
         is_new = key in point.effects and key in point.unused_answers

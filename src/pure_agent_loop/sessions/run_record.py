@@ -1,4 +1,4 @@
-"""Describe the configuration of a run for its record, and rebuild a kit without side effects from it.
+"""Describe a run's configuration for its record, and rebuild from it a kit without side effects.
 
 Only the number of functions is recorded, not the functions: their results are in the recorded effects.
 """

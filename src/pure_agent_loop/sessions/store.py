@@ -61,7 +61,8 @@ class SessionInfo:
 
     Args:
         id: Session id.
-        created: Time of the first record, or of the session's creation if empty, in seconds since the epoch.
+        created: Time of the first record, in seconds since the epoch; the creation time of a session without
+            records.
         updated: Time of the last record; `created` if there is none.
         size_bytes: Approximate size of the records.
     """
@@ -131,7 +132,7 @@ class SessionStore(Protocol):
         """Open a session for writing; only one writer at a time is allowed.
 
         Args:
-            session_id: Any text of up to 200 characters, on one line; see `check_session_name`.
+            session_id: Any string of up to 200 characters, on one line; see `check_session_name`.
             create: Create the session if missing.
 
         Raises:
@@ -244,7 +245,7 @@ def retry_while_locked(action: Callable[[], T], seconds: float, pause: float) ->
 async def aretry_while_locked(action: Callable[[], T], seconds: float, pause: float) -> T:
     """Retry a function, from async code, while it raises `SessionLockedError`; see `retry_while_locked`.
 
-    The function is not called in a thread: if cancelled, the thread would leave a session open.
+    The function is not called in a thread, because a cancelled caller would leave the session open.
     """
     give_up = time.monotonic() + seconds
     while True:
@@ -264,7 +265,7 @@ def close_store(store: object) -> None:
 
 
 def needs_base(log: SessionLog) -> bool:
-    """Return True if it is time for a ``base`` record: the next run then need not read the whole session."""
+    """Return True if a ``base`` record is due, so that the next run need not read the whole session."""
     return bool(getattr(log, "needs_base", False))
 
 
@@ -313,7 +314,7 @@ def check_session_id(session_id: Any) -> str:
 
 
 def check_session_name(session_id: Any) -> str:
-    """Return the id if it is valid: any text of up to 200 characters, on one line.
+    """Return the id if it is valid: any string of up to 200 characters, on one line.
 
     Args:
         session_id: Value to check.
@@ -362,8 +363,8 @@ class BaseLog(ABC):
 
     Args:
         session_id: Id of the session.
-        transcript: Its records so far, as `parse` returns them.
-        lock: Lock of the session, such as the one of `lock_session`; it is released with the log.
+        transcript: The session's records so far, as `parse` returns them.
+        lock: Lock of the session, such as `lock_session` returns; closing the log releases it.
         now: Function that returns the time, in seconds since the epoch.
     """
 
@@ -400,7 +401,8 @@ class BaseLog(ABC):
         """Write one record atomically; see `SessionLog.append`.
 
         Args:
-            at: Time of the record, in seconds since the epoch, if it is no use of the session; None for now.
+            at: Time of the record, in seconds since the epoch, if writing it does not count as using the
+                session; None for now.
         """
         return self._append([(type, data)], parent, durable=durable, at=at)[0]
 
@@ -452,7 +454,7 @@ class BaseLog(ABC):
 
     @property
     def needs_base(self) -> bool:
-        """True if the records since the last ``base`` are at least as large as that one."""
+        """True if the records since the last ``base`` are at least as large as that record."""
         return self.has_tail and self._bytes_since_base >= self._bytes_to_base
 
     def close(self) -> None:
@@ -507,7 +509,7 @@ class BaseLog(ABC):
         plain = to_jsonable(data)
         if not isinstance(plain, dict):
             raise ConfigError(f"data cannot be read as a mapping: {plain:.100}")
-        # Incremented before the write: an interrupt may skip a number, but never uses one twice.
+        # The number is incremented before the write: an interrupt may skip a number, but never reuses one.
         self._number += 1
         time = self._now() if at is None else at
         return Record(f"{self._number:08d}", parent, round(time, 6), kind, plain)
@@ -543,7 +545,7 @@ def lock_session(folder: Path, session_id: str) -> SessionLock:
         SessionWriteError: The lock file cannot be created.
     """
     with write_errors(folder):
-        for each in (folder.parent, folder):  # the mode is that of the last folder of a path
+        for each in (folder.parent, folder):  # `mkdir` applies the mode only to the last folder of a path
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         return take_lock(folder / f"{file_name(session_id)}.lock", session_id)
 

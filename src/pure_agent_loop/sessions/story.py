@@ -36,8 +36,8 @@ class Entry:
         tool: Tool of a call or a result.
         failed: True if a result is an error or a denial, or its command failed.
         state: Final state of the call that a result belongs to; empty if not recorded.
-        seconds: Running time of the call, of the thinking, or of the run that ended without its waiting time;
-            None if not recorded.
+        seconds: Running time of the call, of the thinking, or of the run that ended (without its waiting
+            time); None if not recorded.
         call_id: Id of the call, for a call or a result.
         title: For a call: its title in the words of the tool; empty if it has none, or did not run.
         exit_code: Exit code of the command that the call ran; None for other tools.
@@ -50,7 +50,7 @@ class Entry:
         said: The person's words with the answer.
         media: For a task or another message from a person: the parts of the message that are not text.
         used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited``.
-        told: For an end by an error: what it means, as the data of an error event has it.
+        told: For an end by an error: what the error means, as in the data of an error event.
         unasked: For a result: True if a person would have been asked, but the call could not work.
     """
 
@@ -121,9 +121,9 @@ def step_of(record: Record) -> int | None:
 
 
 def without_files(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a message without the files at its end, and their names and texts.
+    """Return a message without the files at its end, and the names and texts of those files.
 
-    The page puts each text file after the message: its name, a colon, and the text in a fence.
+    The web page appends each text file to the message: its name, a colon, and the text in a fence.
     """
     files: list[tuple[str, str]] = []
     while (fence := _FENCE.search(text)) is not None:
@@ -141,7 +141,7 @@ class _StoryReader:
         self._story = Story()
         self._step = 0
         self._shown_task = ""  # task that is already shown, and whose message follows in the records
-        self._task_at = 0  # number of its entry
+        self._task_at = 0  # number of that task's entry
         self._tail: list[Record] = []  # records of effects that are not yet part of a message
         self._known: set[str] = set()  # messages already in the history
         self._tools: dict[str, str] = {}  # tool names by call id
@@ -151,10 +151,10 @@ class _StoryReader:
         # Time of each state of a call, by call id and state.
         self._parts: dict[str, dict[str, float]] = {}
         self._thought: dict[str, float] = {}  # times of the newest thinking, by state
-        self._waited, self._waits_since = 0.0, 0.0  # of the run: for people
-        self._titles: dict[str, str] = {}  # of calls that ran, by call id
+        self._waited, self._waits_since = 0.0, 0.0  # seconds, and start of the current wait
+        self._titles: dict[str, str] = {}  # titles of calls that ran, by call id
         self._failure = ""  # message of the last error in a run
-        self._told: dict[str, Any] = {}  # what that error means
+        self._told: dict[str, Any] = {}  # what the last error means
         self._asked_at = 0.0  # when the request of the next answer began
         self._ended: set[str] = set()  # ids of calls whose result is an entry
 
@@ -293,7 +293,7 @@ class _StoryReader:
                     self._titles[call_id] = _text(title)
 
     def _decision(self, record: Record) -> None:
-        """Keep what decided about a call: the mode ``guard``, a person, or that no person was asked."""
+        """Record what decided about a call: ``guard`` mode, a person, or a refusal without a question."""
         _, _, effect = str(record.data.get("key")).partition(":")
         kind, _, call_id = effect.partition(":")
         if record.type == "intent" and record.data.get("why"):

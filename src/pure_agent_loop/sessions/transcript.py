@@ -78,7 +78,7 @@ T = TypeVar("T")
 EFFECTS = ("answer", "outcome", "value")
 LEFT = "left"  # type of a record: the run continues elsewhere
 DURABLE_RUN = "durable_run"  # key of a `run` or `base` record: id of the durable run
-HOLD_SECONDS = 0.05  # seconds for which the write of a response waits for the intents of its calls
+HOLD_SECONDS = 0.05  # seconds that writing a response waits for the intents of its calls
 
 
 class _Spent(TypedDict, total=False):
@@ -187,7 +187,7 @@ class ResumePoint:
         state: Plain form of the newest state, without messages; None before the first checkpoint.
         effects: Effects recorded after that state, by key, as (type, data).
         intents: Intents of tool calls that have begun, by key.
-        started_run: Record of the newest run that has a task or is a handoff, until its first state.
+        started_run: Record of the newest run that has a task or is a handoff; None once that run has a state.
         next_messages: History of the next state.
         after_hooks: Number of hooks that process each result before the model sees it.
         without_key: Descriptions of effects after the state that have no key.
@@ -365,15 +365,15 @@ def starts_with(messages: Sequence[object], known: Sequence[object]) -> bool:
 class SessionJournal:
     """Journal that records a run in its session.
 
-    Records are queued, and written together in one commit: at the latest before the next effect begins, and
-    at the end of the run. The result of an effect is written before the effect returns. A response with tool
-    calls is an exception, and is written together with the intents of its calls, or after `HOLD_SECONDS`. A
-    log with `is_remote` is written in a thread, so that other runs of the event loop continue while its
-    database is unavailable.
+    Records are queued and written together in one commit, at the latest before the next effect begins or when
+    the run ends. The result of an effect is written before the effect returns. A response with tool calls is
+    an exception, and is written together with the intents of its calls, or after `HOLD_SECONDS`. A log with
+    `is_remote` is written in a thread, so that other runs of the event loop continue while its database is
+    unavailable.
 
     Args:
         point: Resume point at opening; its effects are returned, not executed again.
-        unknown: Function that returns the outcome of an interrupted call for a tool's name.
+        unknown: Function that takes a tool's name and returns the outcome of an interrupted call.
     """
 
     def __init__(
@@ -431,7 +431,8 @@ class SessionJournal:
         """Run an effect and record its result, or return the recorded result.
 
         Raises:
-            SessionWriteError: The record cannot be written; in that case a tool has not begun.
+            SessionWriteError: The record cannot be written. A tool whose intent cannot be written has not
+                begun.
         """
         if key in self._recorded:
             value: T = read_effect(key, *self._recorded.pop(key))
@@ -461,7 +462,7 @@ class SessionJournal:
             self._own = [*(await in_thread(lambda: store.read(own_id))).records]
         own = [e for e in read_expenses(self._own, own_id) if e.names["day"] == day]
         others = await in_thread(lambda: spending_of(store, day).others(own_id))
-        # By id, because a fork's copies have the same ids.
+        # Collected by id, because a fork's copies have the same ids.
         expenses = {expense.id: expense for expense in (*own, *others)}.values()
         return {
             key: sum(
@@ -490,7 +491,7 @@ class SessionJournal:
         Raises:
             SessionWriteError: The record cannot be written.
         """
-        key = f"inbox:{self._taken}"  # the number counts from the last checkpoint, also in a resumed run
+        key = f"inbox:{self._taken}"  # the number counts from the last checkpoint, even in a resumed run
         self._taken += 1
         if key in self._recorded:
             return cast("list[Incoming]", read_effect(key, *self._recorded.pop(key)))
@@ -553,7 +554,7 @@ class SessionJournal:
                 queued.
 
         Returns:
-            The record of that run's attempt, for the end of the copy.
+            The record of the durable run's attempt, to append to the copy.
 
         Raises:
             SessionWriteError: The record cannot be written.
@@ -600,7 +601,7 @@ class SessionJournal:
         self._queued_count += 1
 
     async def _flush(self) -> None:
-        """Write the queued records, also if cancelled: an effect that happened must be recorded."""
+        """Write the queued records, even if cancelled: an effect that happened must be recorded."""
         last, cancelled = self._queued_count, None
         while self._written_count < last:
             try:

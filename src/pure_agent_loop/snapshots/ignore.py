@@ -21,7 +21,7 @@ class _Rule:
     names: tuple[Test | None, ...]  # None for ``**``
     negated: bool
     folders_only: bool
-    last: Test | None  # test for the name, if the pattern matches at any depth
+    last: Test | None  # test for a path's last name, if the pattern matches at any depth
 
 
 class Rules:
@@ -40,7 +40,7 @@ class Rules:
         """Return True if a path is ignored, False if it is re-included, None if no rule matches.
 
         Args:
-            path: Path below the workspace, with slashes; inside the folder of these rules.
+            path: Path below the workspace, with slashes; it must lie in the folder of these rules.
         """
         names: list[str] | None = None
         last = path.rpartition("/")[2]

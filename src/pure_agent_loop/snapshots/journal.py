@@ -44,7 +44,7 @@ class StepRecord:
 
     @property
     def has_changed(self) -> bool:
-        """True if the step left a difference."""
+        """True if the workspace changed during the step."""
         return self.after is not None and self.after != self.before
 
     def info(self) -> StepInfo:
@@ -92,7 +92,7 @@ class History:
         return [step for step in self.steps.values() if step.session == session]
 
     def since(self, session: str, moment: float) -> list[Change]:
-        """Return what changed the files of a session after a moment, steps and undos, oldest first."""
+        """Return the steps and undos that changed a session's files after a moment, oldest first."""
         changes: list[Change] = [step for step in self.of(session) if step.has_changed]
         changes += [undo for undo in self.undos.values() if undo.session == session and not undo.is_redone]
         return sorted((change for change in changes if change.time > moment), key=lambda change: change.time)
@@ -126,7 +126,7 @@ class SnapshotJournal:
         self._path = path
 
     def append(self, record: Record) -> None:
-        """Append a line, after ending an unfinished line.
+        """Append a line; if the last line is unfinished, end it first.
 
         Raises:
             SnapshotError: The file cannot be written.

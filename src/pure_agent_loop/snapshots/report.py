@@ -25,7 +25,7 @@ MAX_CHANGES = 200
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Return file content as text, empty for None; None if the content is not text."""
+    """Decode file content; return "" if there is none, and None if it is not text."""
     if data is None:
         return ""
     if b"\0" in data[:8_000]:
@@ -60,7 +60,7 @@ def unified(path: str, before: str, after: str, most: int | None = MAX_DIFF_CHAR
 
 
 def _lines(text: str) -> list[str]:
-    """Split a text into lines with their ends. Only a newline ends a line, not a form feed."""
+    """Split a string into lines and keep the line ends. Only a newline ends a line, not a form feed."""
     lines = [line + "\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]

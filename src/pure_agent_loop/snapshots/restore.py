@@ -280,7 +280,7 @@ class Restorer:
 
 
 def _shared_files(plan: RestorePlan, scan: ScanResult) -> set[str]:
-    """Return the paths of hard-linked files that changed in place and are to get the same content."""
+    """Return the hard-linked paths that changed in place and whose names all get the same content back."""
     targets: dict[int, set[PathEntry | None]] = {}
     for action in plan.actions:
         targets.setdefault(scan.links.get(action.path, 0), set()).add(action.target)

@@ -110,7 +110,7 @@ class ScanRules:
     """Rules of one scan, kept so that a later scan can use the same rules.
 
     Args:
-        ignore: Lines of each ``.gitignore``, by its folder, ending in a slash.
+        ignore: Lines of each ``.gitignore``, keyed by its folder with a final slash.
         links: Inode of each file with several names, by path.
     """
 
@@ -255,8 +255,8 @@ class Scanner:
             return True
         if not is_left_out(rules, path, is_folder=is_folder):
             return False
-        # Keep files with secrets: they are hard to recreate. Keep ignore files: without them, ignored files
-        # would appear in a scan.
+        # Even ignored files with secrets are scanned, because they are hard to recreate. So are ignore files,
+        # because without them, ignored files would appear in a scan.
         return is_folder or not (is_secret(name) or name == ".gitignore")
 
     def _enter(
@@ -308,7 +308,7 @@ class Scanner:
                 descriptor = folder.open(parts[-1], os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        # With an opener, a folder is closed again; `fdopen` refuses it, and would leave a descriptor open.
+        # If the path is a folder, `open` with an opener closes the descriptor; `fdopen` would leave it open.
         with open(path, "rb", opener=lambda *_: descriptor) as file:
             status = os.fstat(descriptor)
             data = file.read(max_bytes + 1) if stat.S_ISREG(status.st_mode) else None

@@ -34,7 +34,7 @@ from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
-DEADLINE = 120.0  # seconds for one operation of a store
+DEADLINE = 120.0  # seconds allowed for one store operation
 T = TypeVar("T")
 _LOCK_PAUSE = 0.02
 
@@ -100,7 +100,7 @@ class Store:
         self._is_ready = False
 
     def content_id(self, data: bytes) -> str:
-        """Return git's id of some content."""
+        """Return git's id for this content."""
         return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
     def _environment(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def _start_git(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run a git process that ends with the block, even after an error."""
+        """Run a git process until the block ends, even if it ends with an error."""
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -273,7 +273,7 @@ class Writer:
 
 
 def _commit_stream(name: str, manifest: Mapping[str, PathEntry]) -> bytes:
-    """Return a commit with the whole manifest: the tree has what git can express, the message the rest."""
+    """Return a commit for the manifest: its tree has what git can express, its message has the rest."""
     extras: dict[str, list[object]] = {}
     lines: list[bytes] = []
     for path, entry in manifest.items():

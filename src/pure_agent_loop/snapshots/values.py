@@ -46,7 +46,7 @@ Manifest = dict[str, PathEntry]  # keys: paths below the workspace, with slashes
 
 
 def manifest_name(manifest: Mapping[str, PathEntry]) -> str:
-    """Return the id of a snapshot: the same for the same content."""
+    """Return a snapshot's id, which is the same for equal content."""
     rows = [[path, entry.kind, entry.mode, entry.content] for path, entry in sorted(manifest.items())]
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode("ascii")).hexdigest()
 

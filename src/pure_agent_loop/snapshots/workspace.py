@@ -115,7 +115,7 @@ class WorkspaceSnapshots:
     # -- called by the loop --------------------------------------------------------------------------
 
     async def before(self, session_id: str, step: int) -> None:
-        """Record the workspace before a step. For an interrupted step, the first record is used.
+        """Record the workspace before a step. If an interrupted step starts again, its first record is kept.
 
         Raises:
             SnapshotError: The snapshot cannot be taken.
@@ -137,7 +137,7 @@ class WorkspaceSnapshots:
         record |= {"time": began, "view": await self._name_view(snapshot.scan.view, history)}
         await self._write(record, "before", snapshot)
         self._open[session, step] = record["id"]
-        # Wait, so that files of the step are newer than existing ones according to the file system's clock.
+        # Wait for the file system's clock to advance, so that files of the step are newer than existing ones.
         for _ in range(_TICKS):
             if coarse_time() > began:
                 break
@@ -153,7 +153,7 @@ class WorkspaceSnapshots:
         return name
 
     async def after(self, session_id: str, step: int) -> StepChanges:
-        """Return what a step changed; empty if its start was not recorded, which is then reported.
+        """Return what a step changed; empty if the step's start was not recorded, or was pruned.
 
         Raises:
             SnapshotError: The changes cannot be determined.
@@ -168,7 +168,7 @@ class WorkspaceSnapshots:
         return StepChanges(changes, " ".join(notices))
 
     async def _scan_after(self, step: StepRecord) -> Snapshot:
-        """Take a snapshot after a step, with the rules that were in force before it."""
+        """Take a snapshot after a step, with the rules that applied before it."""
         if step.view is None or not self._store.has(step.before):
             return await self._taker.take()
         before = await self._taker.manifest(step.before)
@@ -224,7 +224,7 @@ class WorkspaceSnapshots:
         """Write a line that names a snapshot, and ensure that the snapshot exists."""
         for _ in range(_TRIES):
             line = {**record, key: snapshot.name}
-            # So that this object prunes nothing between the line and the check.
+            # Keep this object from pruning between the append and the check.
             async with locked(self._naming):
                 async with locked(self._base):
                     await in_thread(partial(self._journal.append, line))
@@ -312,8 +312,8 @@ class WorkspaceSnapshots:
             to_step: First step to revert, with all later ones; None for only the last step that changed
                 something.
             run: Number of the run of `to_step`; None for the last one.
-            since: Moment, in seconds since 1970, instead of `to_step`: all that began later is reverted, also
-                later undos.
+            since: Moment, in seconds since 1970, instead of `to_step`: everything that began later is
+                reverted, including later undos.
             force: True to restore even files that were changed later, outside the steps.
             dry_run: True to only report what would be done.
 
@@ -426,7 +426,7 @@ class WorkspaceSnapshots:
             await self.prune()
 
     async def _finish_interrupted(self, session: str) -> None:
-        """Finish an interrupted step, so that it can be undone, unless this object is still running it."""
+        """Finish an interrupted step so that it can be undone, unless this object is still running it."""
         last = next(reversed((await self._history()).of(session)), None)
         if last is not None and last.after is None and last.id not in self._open.values():
             await self._finish(last, is_whole=False)

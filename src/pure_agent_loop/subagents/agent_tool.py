@@ -42,7 +42,7 @@ class UnboundTasks:
 
     def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
         """Bind the tasks to a starting run, and deliver outstanding notices about earlier tasks."""
-        # The run's own store, such as a server's, before that of the agent.
+        # Prefer the run's own store, such as a server's, to that of the agent.
         session, sessions = state.session_id, getattr(kit.journal, "store", None) or self._sessions
         store = self._table.store_for(getattr(sessions, "shared", sessions)) if session else None
         run = RunTasks(self._table, state, kit, sessions, store, self._depth, self.below)
@@ -118,7 +118,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         name=name or tool_name(agent_name),
         description=texts[default_language()],
         timeout=float("inf"),  # no timeout, because the limits of the agent and the parent apply
-        read_only=True,  # because the parent's policy decides each call of the agent itself
+        read_only=True,  # because the parent's policy decides each call that the agent makes
         words={language: ToolWords(text) for language, text in texts.items()},
     )
     tool.agent, tool.background_work = agent, UnboundTasks(_table(), 0, None)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class RightsError(Exception):
-    """A definition names tools that do not exist; `names` contains these."""
+    """A definition names tools that are not available; `names` lists them."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
@@ -101,7 +101,7 @@ def registry_of(tools: Iterable[Tool], more: Iterable[Tool]) -> ToolRegistry:
 
 
 def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopLimits:
-    """Return the limits of a subagent: the least of its definition's, its agent's and the parent's rest."""
+    """Return a subagent's limits: the least of its definition's, its agent's and what the parent has left."""
     above, used = kit.limits, state.ledger
     made = used.tool_calls + len(state.pending)  # the ledger counts the calls of a step once all have results
     requested, own = definition.limits, None if definition.agent is None else kit_of(definition.agent).limits
@@ -125,7 +125,7 @@ def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopL
 
 
 def _left(limit: N | None, used: N, smallest: N) -> N | None:
-    """Return the rest of a limit; at least `smallest`, because a limit must be above 0."""
+    """Return what is left of a limit, at least `smallest`, because a limit must be above 0."""
     return None if limit is None else max(smallest, limit - used)
 
 
@@ -158,7 +158,7 @@ class ChildBudget(Budget):
 
     @property
     def used_up(self) -> str:
-        """Text for the limit that is reached; empty if none."""
+        """Name of the limit that is reached; empty if none."""
         both = ("" if self._above is None else self._above.used_up, self._used_up_above())
         return min(filter(None, both), key=TOOL_CALLS.__eq__, default="")
 
@@ -240,7 +240,7 @@ class Child:
         return {**account, **({"unpriced": True} if is_unpriced else {}), "in_budget": True}
 
     def call_name(self, call_id: str) -> str:
-        """Return the id of a call for parents: prefixed, because each run numbers its own calls."""
+        """Return the id of a call as parents see it, prefixed because each run numbers its own calls."""
         return f"{self.record.id}:{call_id}"
 
     def label_question(self, request: PermissionRequest, words: Words) -> PermissionRequest:
@@ -253,8 +253,8 @@ class Child:
         """Update the record from an event of the task's run.
 
         Returns:
-            The message part to report, for a call's new state; an empty dict for the task itself; None if
-            there is nothing to report.
+            The message part to report for a call's new state; an empty dict to report only the task; None to
+            report nothing.
         """
         record = self.record
         record.last_activity = event.timestamp
@@ -362,7 +362,7 @@ def has_begun(store: SessionStore, session_id: str) -> bool:
 
 
 def inherit_answers(state: QueryState, above: QueryState, mode: str) -> None:
-    """Copy the approvals and denials of the parent run, and where its texts come from.
+    """Copy the parent run's approvals and denials and, for the mode ``guard``, note what it has read.
 
     Args:
         mode: Permission mode of the child.

@@ -58,15 +58,15 @@ class AgentDefinition:
         model: A different model on the same server; None for the parent's model.
         llm: A different client; None for the parent's client.
         limits: Limits, capped at those of `agent` and at what the parent has left; None for the agent's
-            limits, without an agent the parent's.
+            limits, or the parent's if there is no agent.
         workspace: ``shared``; ``read-only``: only read-only tools; ``scratch``: a copy, deleted
             afterwards; ``worktree``: a separate git worktree, kept if it has changes.
         background: True to run tasks in the background, unless the call requests otherwise.
         max_result_chars: Length to which longer answers are truncated; the full answer remains readable in a
             file.
         permission_mode: A narrower mode than the parent's; a wider mode has no effect.
-        agent: A complete agent, which works with all its own options; see `Agent.as_tool`. `tools`,
-            `output_type` and a separate folder are rejected together with it.
+        agent: A complete agent, which works with all its own options; see `Agent.as_tool`. It
+            cannot be combined with `tools`, `output_type` or a separate folder.
         output_type: Type of the subagent's answer, as for `Agent`; the parent reads the answer as JSON.
 
     Raises:
@@ -127,7 +127,7 @@ class AgentDefinition:
         object.__setattr__(self, "tools", tools)
 
     def _check_agent(self) -> None:
-        """Reject an invalid agent, and the options that an agent has already decided."""
+        """Reject an invalid agent, and options that conflict with those of the agent."""
         if self.agent is None:
             return
         owner = f"AgentDefinition {self.name!r}"
@@ -192,8 +192,8 @@ def load_definitions(
     Args:
         folder: The folder; if missing, there are no definitions.
         trusted: Function that returns True for the bytes of a file that may be used; None to trust all files.
-        problems: List to which errors of invalid files are added, and the files are skipped; None to raise
-            the errors.
+        problems: List that receives the errors of invalid files, which are then skipped; None to raise the
+            errors.
 
     Raises:
         ConfigError: A file is invalid or cannot be read; the message has its path.

@@ -168,7 +168,7 @@ class SubagentManager:
             "required": ["agent", "prompt"],
             "additionalProperties": False,
         }
-        # Declared read-only, because the parent's policy decides each call of the subagent itself.
+        # Declared read-only, because the parent's policy decides each call that the subagent makes.
         return (
             Tool(
                 self._task,

@@ -24,8 +24,8 @@ MAX_COPIED_BYTES = 200_000_000
 MAX_COPIED_FILES = 20_000
 MAX_DIFF_CHARS = 20_000
 _MAX_COMPARED_BYTES = 500_000
-# The data of a repository: git runs nothing that it contains or names. A checkout links to this data and has
-# its own configuration; the repository's configuration and hooks are never read.
+# The data of a repository, which names no program that git would run. The second git folder of a worktree
+# links to this data and has its own configuration; the repository's configuration and hooks are never read.
 _DATA = ("objects", "refs", "logs", "packed-refs", "shallow", "info", "lfs")
 _WRITTEN = ("refs", "logs", "packed-refs", "worktrees")
 # Settings that disable the programs in the user's own configuration, except filters.
@@ -192,7 +192,7 @@ class Worktree:
         return f"refs/heads/{self._branch}"
 
     def _link_data(self, common: Path) -> None:
-        """Create the second git folder, for the kind of object names that the repository has."""
+        """Create the second git folder, with the object format of the repository."""
         private_folder(self._data_git.parent)
         verify = ("rev-parse", "-q", "--verify", "HEAD^{commit}")
         try:

@@ -394,7 +394,7 @@ class RunTasks:
         return used_up(self._state, self._kit, self.children.values())
 
     async def _watch(self) -> None:
-        """Poll for kill files, by which other processes request that a task stops."""
+        """Poll for kill files, by which other processes request that a task stop."""
         while self.tasks is not None:
             for child in list(self.children.values()):
                 if child.lock is not None and self.tasks.is_to_be_killed(child.record.id):

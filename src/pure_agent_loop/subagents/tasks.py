@@ -57,7 +57,7 @@ class TaskNotFoundError(PureAgentLoopError, LookupError):
 
 @dataclass(slots=True)
 class TaskRecord(PlainForm):
-    """One task of a subagent.
+    """Record of one subagent task.
 
     Args:
         id: Task id; starts with the agent's name.
@@ -68,7 +68,7 @@ class TaskRecord(PlainForm):
         session_id: Session id of the subagent; empty if there is none.
         background: True for a background task.
         step: The parent's step that started the task.
-        resumes: True if the task's call is repeated after a crash and continues the task.
+        resumes: True if, after a crash, the call that started the task is repeated and continues the task.
         created: Creation time, in seconds since the epoch.
         started: Start time, in seconds since the epoch; 0 if not started.
         ended: End time, in seconds since the epoch; 0 if not ended.
@@ -81,7 +81,7 @@ class TaskRecord(PlainForm):
         result: The answer, truncated.
         error: Error message.
         output: File with the full answer; empty if there is none.
-        place: The task's separate folder, if that is kept.
+        place: The task's separate folder, if it is kept; otherwise empty.
         delivered: True once the parent has received the outcome.
         call_id: Id of the parent's call that started the task.
     """
@@ -171,7 +171,7 @@ class TaskStore:
 
     @classmethod
     def beside(cls, sessions: object) -> Self:
-        """Return the store in the folder of a session store; the default one if that store has no folder."""
+        """Return the store in a session store's folder; the default store if that has no folder."""
         folder = getattr(sessions, "folder", None)
         return cls(None if folder is None else Path(folder) / "agents")
 
@@ -282,7 +282,7 @@ class TaskStore:
         """
         record = self.get(task_id)
         if not self.is_running(task_id):
-            if not record.is_over:  # a task that waits for a permission; no process runs it
+            if not record.is_over:  # it waits for a permission, so no process runs it
                 record.to("killed")
             self.save(record)
             return record
@@ -293,7 +293,7 @@ class TaskStore:
         return self.get(task_id)
 
     def is_to_be_killed(self, task_id: str) -> bool:
-        """True if a stop of the task was requested."""
+        """True if a request to stop the task is pending."""
         return self._path(task_id, "kill").exists()
 
     def forget_kill(self, task_id: str) -> None:

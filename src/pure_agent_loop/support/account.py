@@ -9,7 +9,7 @@ import sys
 
 
 def account() -> str:
-    """Return the account of this process from the system, not from a variable."""
+    """Return the account of this process, as the system reports it, not an environment variable."""
     try:
         if sys.platform == "win32":
             return getpass.getuser()

@@ -24,7 +24,7 @@ def require(is_valid: object, name: str, value: object, expected: str) -> None:
 
 
 def require_value(is_valid: object, name: str, value: object, expected: str) -> None:
-    """Reject an invalid argument; the error shows the value as it is assigned. See `require`."""
+    """Reject an invalid argument; the error shows it as ``name=value``. See `require`."""
     if not is_valid:
         raise ConfigError(f"{name}={value!r} must be {expected}.")
 

@@ -1,8 +1,8 @@
 """Start child processes and write to them; the working folder is untrusted.
 
-No child loads modules or programs from the working folder. Each gets an environment of known names only:
-variables that a ``.env`` there may have set (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR``) are not
-inherited.
+No child loads modules or programs from the working folder. Each gets an environment of known variables only:
+those that a ``.env`` in the working folder may have set (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR``) are
+not inherited.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def child_environment(*names: str, **variables: str) -> dict[str, str]:
 def _is_usable(path: str) -> bool:
     """True if a path is absolute and lies outside the working folder.
 
-    Packages installed for this Python are trusted, also in a ``.venv`` there. If the working folder is the
-    user's home or a parent of the home, only the working folder itself is excluded.
+    Packages installed for this Python are trusted, even in a ``.venv`` in the working folder. If the working
+    folder is the user's home or a parent of the home, only the working folder itself is excluded.
     """
     if not Path(path).is_absolute():
         return False

@@ -51,7 +51,7 @@ async def within(seconds: float | None, work: Awaitable[_T]) -> _T:
         seconds: Maximum seconds; None for no limit.
 
     Raises:
-        TimeoutError: The time is over; the work was cancelled.
+        TimeoutError: The time is up; the work was cancelled.
     """
     if sys.version_info >= (3, 11):
         async with asyncio.timeout(seconds):

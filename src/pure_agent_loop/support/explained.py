@@ -1,4 +1,4 @@
-"""What a failure means for a person: a title, and what to do; in each language, as readers differ."""
+"""Explain failures to people: what happened and what to do, in each language, because readers differ."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.support.language import LANGUAGES, in_language, message_in, table
 from pure_agent_loop.support.lazy import lazy_pattern
 
-# What the advice for a kind of error names, if it is known: messages with `LLMError.about` filled in.
+# Fields of `LLMError.about` that the advice for an error kind names, if they are known.
 _NAMED: Mapping[str, tuple[str, ...]] = {
     "auth": ("key", "url"),
     "connection": ("url",),
     "timeout": ("url",),
     "not_found": ("model", "url"),
 }
-_LEAST_SIZE = 256  # tokens; smaller numbers in an error are no size of a prompt or window
+_LEAST_SIZE = 256  # tokens; smaller numbers in an error are not prompt or window sizes
 _NUMBER = lazy_pattern(r"(?<![\w.])\d{1,3}(?:,\d{3})+(?!\w)|(?<![\w.])\d+(?![\w.]\d)")
 _WINDOW = lazy_pattern(r"(?:maximum|context|window|limit|allowed|>)\D{0,40}?([\d,]+)|([\d,]+) maximum", re.I)
 _SUM = lazy_pattern(r"(\d+) \+ (\d+)")
@@ -27,7 +27,7 @@ class FailureText(NamedTuple):
     """A failure for people, by language.
 
     Args:
-        title: What happened; names no server, model or key, so that everybody may read it.
+        title: What happened; names no server, model or key, so that anybody may read it.
         fix: What to do, with the names of server, model and key; empty if there is no advice.
         said: Why it failed, in the words of the server or system; the same in each language.
     """
@@ -38,7 +38,7 @@ class FailureText(NamedTuple):
 
 
 def explain(error: BaseException) -> FailureText:
-    """Return what an error means; nothing if it is not a known failure of a model or its server."""
+    """Return what an error means; empty unless it is a known failure of a model or its server."""
     if not isinstance(error, LLMError) or error.kind not in table("failures", LANGUAGES[0]):
         return FailureText({}, {})
     kind, about = error.kind, dict(error.about or {})
@@ -66,8 +66,8 @@ def failure_lines(told: Mapping[str, Any], language: str | None = None) -> list[
     """Return a failure in up to three lines: what happened, what to do, and why.
 
     Args:
-        told: The fields of a `FailureText`, as the data of an error event has them. Its `error` says why if
-            the server said nothing.
+        told: The fields of a `FailureText`, as the data of an error event has them. If the server gave no
+            reason, its `error` is the reason.
         language: ``"en"`` or ``"zh"``; None for the default.
 
     Returns: The lines; none if the failure is not explained.
@@ -90,7 +90,7 @@ def recorded_failure(record: Mapping[str, Any]) -> LLMError:
 
 
 def sizes_in(said: str) -> tuple[int, int] | None:
-    """Return the tokens of a request that is too long, and the window, if a server's error names both."""
+    """Return an overlong request's tokens, and the window; None unless the server's error names both."""
     said = _SUM.sub(lambda parts: str(int(parts[1]) + int(parts[2])), said)
     numbers = {int(number.replace(",", "")) for number in _NUMBER.findall(said)}
     sizes = sorted(number for number in numbers if number >= _LEAST_SIZE)[-2:]

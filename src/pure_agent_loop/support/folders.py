@@ -24,7 +24,7 @@ def server_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return a path with ``~`` expanded. An unknown user is left as it is, as in a shell."""
+    """Return a path with ``~`` expanded. The name of an unknown user is left as is."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

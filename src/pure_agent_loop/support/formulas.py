@@ -46,23 +46,23 @@ _FONTS = {"mathrm", "text", "textrm", "textbf", "operatorname", "mathbf", "mathi
 
 
 def to_mathml(tex: str, *, is_display: bool = False) -> str | None:
-    """Return a formula as MathML; None if it has something that is not known here.
+    """Return a formula as MathML; None if any part of it is unknown.
 
     Args:
         tex: The formula, without dollars or brackets around it.
-        is_display: True for a formula on a line of its own.
+        is_display: True for a formula on its own line.
     """
     try:
         whole = _Formula(tex, is_display=is_display).whole()
     except (ValueError, LookupError):
         return None
-    # Brackets stretch by themselves; in TeX, only those of \left and \right do.
+    # Brackets stretch by default in MathML; in TeX, only those with \left and \right do.
     shown = f'<math display="{"block" if is_display else "inline"}">{whole}</math>'
     return re.sub("<mo>(?=[][(){}|‖∣⟨⟩⌊⌋⌈⌉])", '<mo stretchy="false">', shown)
 
 
 class _Formula:
-    """A parser of one formula. It raises `ValueError` or `LookupError` for what it does not know."""
+    """A parser for one formula. Unknown syntax raises `ValueError` or `LookupError`."""
 
     def __init__(self, tex: str, *, is_display: bool) -> None:
         self._tokens = _TOKEN.findall(re.sub(r"\^(\\prime(?![A-Za-z])|\{\\prime\})", "'", tex))
@@ -100,14 +100,14 @@ class _Formula:
         base, below, above = self._atom(), "", ""
         while (sign := self._peek()) and sign in "^_'":
             self._at += 1
-            if sign == "'":  # its own shape is raised: it floats as a superscript, unless the base is tall
+            if sign == "'":  # already raised in the font, so only a tall base has it as a superscript
                 base = (
                     f'<msup>{base}<mpadded voffset="-.35em"><mo>′</mo></mpadded></msup>'
                     if name in ("left", "frac", "dfrac", "tfrac", "sqrt")
                     else f"<mrow>{base}<mo>′</mo></mrow>"
                 )
             elif below if sign == "_" else above:
-                raise ValueError  # two of a kind
+                raise ValueError  # two subscripts or two superscripts
             elif sign == "_":
                 below = self._argument()
             else:
@@ -120,7 +120,7 @@ class _Formula:
         return f"<{tag}>{base}{below}{above}</{tag}>"
 
     def _argument(self) -> str:
-        """Return an atom; of a number without braces, only its first digit is the argument."""
+        """Return an argument: an atom or, from a number without braces, only the first digit."""
         if self._peek()[:1].isdecimal():
             number = self._tokens[self._at]
             self._tokens[self._at : self._at + 1] = [number[0], *([number[1:]] if number[1:] else [])]

@@ -1,7 +1,8 @@
 """Parse the front matter of a ``SKILL.md``, an agent file or a command: YAML without objects.
 
 Every scalar is text, except ``true`` and ``false``. PyYAML builds nodes, never objects. Tags that are not
-YAML's own raise an error with the line, and so do too many or too deep values; an alias counts as its values.
+YAML's own raise an error with the line, and so do values that are too many or too deeply nested. An alias
+counts as all values that it refers to.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MAX_FIELDS = 200  # if fields are parsed separately
 _FENCE = lazy_pattern(r"---[ \t]*")
 _END = lazy_pattern(r"(---|\.\.\.)[ \t]*")
 _COMMENT = lazy_pattern(r"(?<!\S)#.*$", re.M)
-# A field with a plain text, on one line or continued on indented lines; also a text like `[a] [b]`.
+# A field whose value is plain text, on one line or continued on indented lines; even text like `[a] [b]`.
 _PLAIN_FIELD = lazy_pattern(
     r"^([A-Za-z_][\w.-]*[ \t]*:[ \t]+)(?![\"'|>&*!%@`{#]|\[(?!.*\](?:[ \t]+#.*)?$))(\S.*(?:\n[ \t]+\S.*)*)$",
     re.M,
@@ -61,7 +62,7 @@ def split_front_matter(text: str, needed: Collection[str] | None = None) -> Fron
 
     Args:
         text: The document; its first line must be ``---``.
-        needed: Names of fields that must be readable; others are left out if they are not. None for all.
+        needed: Names of fields that must be readable; unreadable others are left out. None for all.
 
     Raises:
         FrontMatterError: The front matter is missing or cannot be parsed.
@@ -73,7 +74,7 @@ def split_front_matter(text: str, needed: Collection[str] | None = None) -> Fron
     end = next((number for number, line in enumerate(lines[1:], 1) if _END.fullmatch(line)), None)
     if end is None:
         raise FrontMatterError("the front matter is not closed: a second line '---' is missing.")
-    head = "\n".join(line.expandtabs(1).rstrip(" ") for line in lines[1:end])  # PyYAML reads few tabs
+    head = "\n".join(line.expandtabs(1).rstrip(" ") for line in lines[1:end])  # PyYAML accepts few tabs
     fields, left_out = _fields(head, needed)
     return FrontMatter(fields, "\n".join(lines[end + 1 :]).strip("\n"), left_out)
 
@@ -111,7 +112,7 @@ def _read(head: str, above: int = 0, others: Collection[str] = ()) -> dict[str, 
     """
     try:
         root = _compose(head, above)
-    except FrontMatterError:  # many files hold texts that YAML requires in quotes, such as `Use when: ...`
+    except FrontMatterError:  # many files lack quotes that YAML requires, as in `Use when: ...`
         root = _compose(_PLAIN_FIELD.sub(_quoted, head), above)
     fields = {} if root is None else _Values(above).value(root)
     if not isinstance(fields, dict):

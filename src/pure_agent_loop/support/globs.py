@@ -1,8 +1,8 @@
 """Glob patterns, matched in bounded time: a star costs at most one pass, whatever the pattern and the text.
 
 Patterns may come from an untrusted file or from a model, and a backtracking regular expression takes
-exponential time for ``*a*a*a*a*b``. `fits` matches texts with the stars of rules, `match_stars` matches any
-items; both backtrack only to the last star, as `fnmatch` does.
+exponential time for ``*a*a*a*a*b``. `fits` matches strings against patterns with stars, and `match_stars`
+matches any items. Both backtrack only to the last star, as `fnmatch` does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Sequence
 
-MAX_TEXT = 1_000_000  # characters; a longer text takes too long to match
+MAX_TEXT = 1_000_000  # characters; a longer string takes too long to match
 # Characters to escape: with "?" as a plain character, and with "?" as a wildcard.
 _LITERAL = re.compile(r"[\[\]?]"), re.compile(r"[\[\]]")
 Test = Callable[[str], bool]
@@ -23,7 +23,7 @@ def fits(pattern: str, text: str, *, marks: bool = True, too_long: bool = False)
     Args:
         text: Text from a model or a server.
         marks: True if a question mark matches any one character.
-        too_long: Result for a text of more than `MAX_TEXT` characters.
+        too_long: Result for a string of more than `MAX_TEXT` characters.
     """
     if len(text) > MAX_TEXT:
         return too_long
@@ -31,7 +31,7 @@ def fits(pattern: str, text: str, *, marks: bool = True, too_long: bool = False)
 
 
 def match_stars(tests: Sequence[Test | None], items: Sequence[str], *, begins: bool = False) -> bool:
-    """Return True if each item passes its test; the test None matches any number of items.
+    """Return True if each item passes its test; a None among the tests matches any number of items.
 
     Args:
         items: Names in a path, or characters in a name.

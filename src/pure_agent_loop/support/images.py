@@ -103,7 +103,7 @@ def shrunk(data: bytes, pixels: int, *, most_bytes: int, most_side: int) -> tupl
 
     Args:
         data: PNG, JPEG, GIF or WebP.
-        pixels: Number of pixels per its header, checked before decoding.
+        pixels: Number of pixels according to the header, checked before decoding.
         most_bytes: Maximum size of the result in bytes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Decompression of HTTP bodies in pieces of a bounded size. Pure: no I/O."""
+"""Decompress HTTP bodies in pieces of bounded size. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Inflater:
         remaining pieces.
 
         Returns:
-            The piece; empty if it needs more bytes.
+            The piece; empty if more bytes are needed.
 
         Raises:
-            zlib.error: The bytes are not compressed like this.
+            zlib.error: The bytes are not in a supported format.
         """
         data, piece = self._left + data, b""
         while not (piece or self._is_over) and (self._is_full or data):

@@ -152,7 +152,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def take_lock(path: Path, session_id: str) -> SessionLock:
-    """Take the lock, or raise at once with its holder.
+    """Take the lock, or raise at once an error that names its holder.
 
     Args:
         path: The lock file, created if missing.

@@ -1,4 +1,4 @@
-"""Call async code from sync code, also where an event loop is already running.
+"""Call async code from sync code, even where an event loop is already running.
 
 One background thread runs one event loop for all sync calls of the process, so that connections are
 reused between them and a notebook's own loop is left alone.

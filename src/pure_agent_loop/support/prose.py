@@ -27,7 +27,7 @@ _FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)")
 _WORD = re.compile(r"[\w+#.-]*")
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*)")
 _UNDERLINE = re.compile(r"\s*(=+|-+)\s*")
-# A dollar with a blank inside, or with a digit behind it, is money.
+# A dollar sign with a blank on its inner side, or with a digit after the closing one, means money.
 _FORMULA = re.compile(
     r"\$\$[^$]{1,400}\$\$|\$(?![\s$])[^$\n]{1,400}(?<!\s)\$(?!\d)|\\\([^\n]{1,400}?\\\)|\\\[[^$]{1,400}?\\\]"
 )
@@ -39,7 +39,7 @@ _MARKUP = re.compile(r"(?<!\\)(\\*)(<|!(?=\[)|`{3,}|~{3,})|(?<=\])(\((?!https?:/
 def prose_to_html(text: str) -> str:
     """Return Markdown as HTML elements without attributes, except list numbers; links become text.
 
-    Without the extra ``[cli]``, and over `MAX_STYLED` characters, it is preformatted text.
+    Without the ``[cli]`` extra, or over `MAX_STYLED` characters, the result is preformatted text.
 
     Args:
         text: Untrusted Markdown; HTML in it stays text.
@@ -74,12 +74,12 @@ def fenced(text: str, language: str = "text", indent: str = "") -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Return a text as HTML on one line, in which no blank line ends an HTML block of Markdown."""
+    """Return a text as one line of HTML, so that no blank line in it can end an HTML block in Markdown."""
     return html.escape(safe_text(text)).replace("\n", "<br>")
 
 
 def cell_to_markdown(text: str) -> str:
-    """Return a text as a cell of a Markdown table, which cannot load anything or contain HTML."""
+    """Return a text as a Markdown table cell that cannot load anything or contain HTML."""
     return _markdown_inline(one_line(text)).replace("|", "\\|")
 
 
@@ -139,7 +139,7 @@ def _quote(lines: Sequence[str], at: int) -> tuple[list[str], int]:
 
 
 def _spans(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield the parts of a text: whether it is code, and the part."""
+    """Yield each part of a text, preceded by True if the part is code."""
     runs = list(_RUN.finditer(text))
     places: dict[int, list[int]] = {}  # indexes of runs of backticks, by length; the first run is last
     for number in reversed(range(len(runs))):
@@ -190,7 +190,7 @@ def _markdown_inline(text: str) -> str:
 
 
 def _markdown_code(text: str) -> str:
-    """Return code in backticks if it is harmless even if a parser pairs the backticks differently."""
+    """Return code in backticks, or as HTML if a parser that pairs backticks differently could find markup."""
     if "`" in text or _MARKUP.search(text):
         return f"<code>{''.join(c if c.isalnum() or c == ' ' else f'&#{ord(c)};' for c in text)}</code>"
     return f"`{text}`"
@@ -215,7 +215,7 @@ def _parser() -> MarkdownIt:
 
 
 def _formula(state: StateInline, silent: bool) -> bool:
-    """Take a formula, such as ``$x_1$``, so that nothing in it is markup."""
+    """Consume a formula, such as ``$x_1$``, so that nothing in it is read as markup."""
     match = _FORMULA.match(state.src, state.pos)
     if match is None:
         return False
@@ -226,7 +226,7 @@ def _formula(state: StateInline, silent: bool) -> bool:
 
 
 def _render_formula(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object) -> str:
-    """Return a formula as MathML; one that is not understood as code."""
+    """Return a formula as MathML, or as code if it cannot be parsed."""
     text = tokens[at].content
     size = 1 if text[0] == "$" != text[1] else 2
     shown = to_mathml(text[size:-size], is_display=text[:2] in ("$$", "\\["))
@@ -238,7 +238,7 @@ def _render_code(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object)
 
 
 def _make_plain(tokens: list[Token], is_item: bool = False) -> None:
-    """Lower headings, turn links and images into text with addresses, drop attributes but list numbers."""
+    """Lower headings, turn links and images into text with addresses, keep only list-number attributes."""
     addresses: list[object] = []
     for number, token in enumerate(tokens):
         if token.type in ("heading_open", "heading_close"):
@@ -256,7 +256,7 @@ def _make_plain(tokens: list[Token], is_item: bool = False) -> None:
         before = tokens[number - 2].type if number > 1 else ""
         _make_plain(token.children or [], before == "list_item_open")
         if before == "list_item_open" and token.content.startswith(("[ ] ", "[x] ", "[X] ")):
-            tokens[number - 2].attrs["class"] = "box"  # it needs no bullet
+            tokens[number - 2].attrs["class"] = "box"  # a checkbox needs no bullet
 
 
 def _to_text(token: Token, text: str) -> None:

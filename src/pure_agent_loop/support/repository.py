@@ -1,6 +1,6 @@
 """Find the git folder of a working folder, and entries in it that are unsafe for git.
 
-Git itself would read the settings of the repository.
+Git itself is not called, because it would read the repository's settings.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def read_plain(file: str | Path, limit: int, *, links: bool = False) -> bytes:
         OSError: The file cannot be read, or is not a regular file.
     """
     flags = os.O_RDONLY | _NOT_WAITING | (0 if links else getattr(os, "O_NOFOLLOW", 0))
-    # With an opener, a folder is closed again: `open` refuses it, and would leave a descriptor open.
+    # With an opener, `open` closes the descriptor of a folder, which it rejects; otherwise the descriptor
+    # would stay open.
     with open(file, "rb", opener=lambda path, _: os.open(path, flags)) as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(f"{file} is not a regular file.")
@@ -75,7 +76,7 @@ def odd_entries(git: str, part: str = "") -> Iterator[str]:
     folder that still cannot be read is yielded.
 
     Args:
-        part: Name of an entry of the git folder, to search only there.
+        part: Name of an entry in the git folder; only that entry is searched.
     """
     top = f"{git}/{part}".rstrip("/")
     try:

@@ -22,7 +22,7 @@ _YES, _NO = ("y", "yes", "是"), ("n", "no", "否")
 MAX_DEPTH = 100
 _SMALL = 1 << 63
 MAX_BITS = 14_000  # Python does not convert longer integers to decimal text (4300 digits)
-# List with `failures.log_failure`, which cannot be imported here: it imports this module.
+# Holds `failures.log_failure`, which cannot be imported here because `failures` imports this module.
 FAILURE_LOGS: list[Callable[[str, BaseException], None]] = []
 
 
@@ -58,7 +58,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 class PlainForm:
-    """Base of dataclasses whose fields are plain values, or dataclasses of these."""
+    """Base of dataclasses whose fields are plain values, or other dataclasses with such fields."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ def _key(key: Any) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Return the text with a full stop if it lacks an end, so that another sentence can follow."""
+    """Return the text, with a full stop unless it ends a sentence, so that another sentence can follow."""
     return text if text.endswith((".", "!", "?", "。", "！", "？")) else f"{text}."
 
 
@@ -176,7 +176,7 @@ def names_options(**other_words: str) -> Callable[[type[C]], type[C]]:
 
 
 def safe_str(value: Any) -> str:
-    """Return ``str(value)``, also if ``__str__`` fails; for an error, all its texts.
+    """Return ``str(value)``, even if ``__str__`` fails; for an error, all its texts.
 
     The texts of an error are its message, notes, grouped errors, cause, and the output of the program
     it reports. The message of this package's own errors already has all of these texts.
@@ -253,7 +253,7 @@ def _str(value: Any) -> str:
     try:
         return clean_text(str(value))
     except BaseException as error:  # noqa: BLE001 - a user's __str__ may raise anything, SystemExit too
-        # Not for an error, whose `__str__` the logger would call again.
+        # An error is not logged, because the logger would call its `__str__` again.
         if not isinstance(value, BaseException):
             for log in FAILURE_LOGS:
                 log(f"The text form of {type(value).__name__}", error)

@@ -44,7 +44,7 @@ def variable(name: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def set_from_file(name: str, value: str, path: str, *, replaces: bool = False) -> None:
-    """Set a variable that is read from a file, unless it is set already or with `replaces`."""
+    """Set a variable that is read from a file; one that is already set changes only with `replaces`."""
     if replaces:
         os.environ[name] = value
     if os.environ.setdefault(name, value) == value:

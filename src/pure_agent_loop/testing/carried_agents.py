@@ -1,4 +1,4 @@
-"""Agents for the processes of an engine under test; they kill their process where the test chooses."""
+"""Agents that run in the processes of an engine under test; they kill the process where the test says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pure_agent_loop.tool import tool
 
 # Names of functions that write; `do_commit` is SQLAlchemy's.
 _WRITES = ("append", "append_all", "change", "change_many", "transaction", "do_commit")
-CHANGED = "changed"  # if this file exists, processes that start have other agents, and append their pid
+CHANGED = "changed"  # if this file exists, new processes use other agents and append their pid to it
 _TASK = re.compile(r"(\d+) calls in rounds of (\d+) for (\w+)")
 
 
@@ -69,7 +69,7 @@ def carrier_agents(folder: str) -> Mapping[str, Agent]:
 
 
 def _next_answer(messages: list[dict[str, Any]], tools: Any, options: Any) -> Any:  # noqa: ARG001 - a script
-    """Return the next round of calls; at the end, the results that the model received, as JSON."""
+    """Return the next round of calls, or after the last round the results that the model got, as JSON."""
     texts = [str(message["content"]) for message in messages if message["role"] == "user"]
     task = _TASK.search(texts[-1])
     assert task, texts
@@ -85,9 +85,10 @@ def _next_answer(messages: list[dict[str, Any]], tools: Any, options: Any) -> An
 
 
 class _KillSwitch:
-    """Kills this process at a point whose number the test writes into a file; later processes ignore it.
+    """Kills this process at the point whose number the test wrote into a file, and first deletes the file.
 
-    Points are the begin and end of each function that writes, in any thread, and both sides of an effect.
+    Points are the beginning and the end of each function that writes, in any thread, and the moments before
+    and after an effect.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -126,7 +127,7 @@ class _KillSwitch:
 
 
 def _is_write(frame: FrameType) -> bool:
-    """Return True for a method of a session's log or of the database, except in threads of heartbeats."""
+    """Return True for a method of a session's log or of the database, except in heartbeat threads."""
     owner, name = frame.f_locals.get("self"), frame.f_code.co_name
     is_write = name == "do_commit" or hasattr(
         owner, "session_id" if name.startswith("append") else "runs_table"

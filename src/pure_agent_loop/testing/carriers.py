@@ -1,4 +1,4 @@
-"""Rules for engines that carry durable runs, to run against a custom `Carrier`; processes are killed.
+"""Rules to check a custom `Carrier`, an engine for durable runs; they kill its processes.
 
     from pure_agent_loop.testing import carrier_agents, carrier_contract
 
@@ -9,7 +9,7 @@
 
     carrier_contract(my_engine)
 
-The engine's processes kill themselves: before or after a write of a session or of the database, and before or
+The engine's processes kill themselves before or after a write to a session or to the database, and before or
 after the effect of a tool.
 """
 
@@ -51,7 +51,7 @@ class CarrierPlace:
     """An engine under test.
 
     Args:
-        client: Client of its runs, in the process of the test.
+        client: Client for the engine's runs, in the process of the test.
         revive: Function that returns when at least one process can execute runs with `carrier_agents`. It is
             called often; an engine that replaces its processes by itself needs to do nothing.
     """
@@ -74,12 +74,12 @@ def carrier_contract(
     """Run the rules against an engine: nothing happens twice, nothing is lost, no run is stranded.
 
     Args:
-        make_carrier: Function that starts an engine for an empty folder, as a context manager. Its processes
-            execute the agents of ``carrier_agents(folder)``; it ends all processes that it started.
+        make_carrier: Function that takes an empty folder and returns a context manager. It starts an engine,
+            whose processes execute the agents of ``carrier_agents(folder)``, and at the end stops them all.
         rules: Rules to check, from `CARRIER_RULES`; None for all.
         kills: Number of kills at writes, in the rule ``killed at a write``.
-        calls: Number of calls of the run in the rule ``many calls``.
-        seed: Random seed for the choice of the writes.
+        calls: Number of calls that the run makes in the rule ``many calls``.
+        seed: Random seed for choosing the writes.
 
     Raises:
         ScriptError: A rule is broken. The message names the rule.
@@ -125,7 +125,7 @@ class _Trial:
         (self.folder / "kill.new").replace(self.folder / "kill")
 
     def until(self, what: str, condition: Callable[[], Any]) -> Any:
-        """Wait for an effect of other processes, and revive the processes meanwhile."""
+        """Wait until other processes fulfil a condition; meanwhile, revive them."""
         deadline = time.monotonic() + PATIENCE
         while not (found := condition()):
             if time.monotonic() > deadline:
@@ -135,7 +135,7 @@ class _Trial:
         return found
 
     def stopped(self, handle: Handle) -> TaskInfo:
-        """Wait until a run has ended, or waits."""
+        """Wait until a run has ended or is suspended."""
 
         def info() -> TaskInfo | None:
             found = handle.info()
@@ -174,7 +174,7 @@ def _executed(trial: _Trial) -> None:
 
 
 def _killed_at_a_write(trial: _Trial) -> None:
-    """One kill for each pair of runs, so that the point numbers mean the same each time."""
+    """Kill once per pair of runs, so that a number means the same point each time."""
     points = _points_of_a_run(trial)
     for number in _spread(points, trial.kills, trial.chance):
         trial.order_kill(number)
@@ -188,7 +188,7 @@ def _killed_at_a_write(trial: _Trial) -> None:
 
 
 def _points_of_a_run(trial: _Trial) -> int:
-    """Return the number of points that a run of two calls reaches, by a kill that is ordered too late."""
+    """Count the points that a run of two calls reaches, by ordering a kill at a point beyond them."""
     trial.order_kill(_TOO_LATE)
     trial.check(trial.submit(2), 2)
     (trial.folder / "kill").unlink()
@@ -196,7 +196,7 @@ def _points_of_a_run(trial: _Trial) -> int:
 
 
 def _spread(points: int, kills: int, chance: random.Random) -> list[int]:
-    """Return a point number per kill: all points in turn, or with fewer kills, one per equal interval."""
+    """Return a point for each kill: all points in turn, or with fewer kills, one from each equal interval."""
     if kills >= points:
         return [1 + number % points for number in range(kills)]
     width = points / kills
@@ -279,7 +279,7 @@ def _many_calls(trial: _Trial) -> None:
 
 
 def _changed_code(trial: _Trial) -> None:
-    """A process with other agents continues a run: it uses the records, and makes the calls that are left."""
+    """A process with other agents continues a run: it uses the records, and makes the remaining calls."""
     handle = trial.submit(2, name="hold")
     trial.until("the first call", lambda: trial.effects(handle.run_id))
     (trial.folder / CHANGED).touch()

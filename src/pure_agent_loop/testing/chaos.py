@@ -37,7 +37,7 @@ class _Question:
 
     dice: random.Random
     in_a_row: int = 0
-    kept: list[Delta] | None = field(default=None)  # whole answer after a truncated one, for the retry
+    kept: list[Delta] | None = field(default=None)  # whole answer, kept for the retry after a truncated one
 
 
 class ChaosLLM(BaseLLMClient):
@@ -103,7 +103,7 @@ class ChaosLLM(BaseLLMClient):
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
-        """Stream the inner client's answer, with a fault before or between the pieces. As `chat`."""
+        """Stream the inner client's answer, with a fault before or between the pieces. See `chat`."""
         question, kind = self._roll(messages)
         if kind is not None and kind not in ("reset", "cut"):
             yield _early_fault(kind)

@@ -48,7 +48,7 @@ class Writing:
         return [sse(self.chunk(delta))]
 
     def last_frames(self, *, done: bool) -> list[bytes]:
-        """Return the events that end a stream; with ``[DONE]`` if `done`."""
+        """Return the events that end a stream, including ``[DONE]`` if `done`."""
         return [sse(b"[DONE]")] if done else []
 
     def stream_error(self, body: bytes) -> bytes:

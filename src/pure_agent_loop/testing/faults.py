@@ -1,8 +1,8 @@
 """Faults of real servers, for `ScriptedServer`.
 
-A fault is either a script item, and happens before any byte of an answer is sent; or a part of
-``deltas(...)``, and happens after the preceding parts. If the request asks for no stream, a fault in the
-middle happens after the first bytes of the body.
+A fault that is a script item happens before any byte of an answer is sent. A fault inside ``deltas(...)``
+happens after the parts that precede it or, if the request asks for no stream, after the first bytes of the
+body.
 
 To write a custom fault, subclass `ServerFault`.
 """

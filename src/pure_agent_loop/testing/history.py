@@ -5,9 +5,9 @@
 2.  Only the first message may be a system (or developer) message.
 3.  Content is text or a list of typed parts; only an assistant message with calls may have no content.
 4.  Calls have a string id that is neither empty nor used before, the type ``function``, a name of
-    letters, digits, ``_`` and ``-``, and the text of a JSON object as arguments, without NaN,
-    infinities or a key given twice.
-5.  The results directly follow the message with the calls: exactly one per call, in the same order.
+    letters, digits, ``_`` and ``-``, and as arguments the text of a JSON object without NaN, infinities
+    or duplicate keys.
+5.  The results directly follow the message with the calls, exactly one per call, in the same order.
 6.  No text has a lone surrogate, and no number is NaN or infinite.
 """
 

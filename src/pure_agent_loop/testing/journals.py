@@ -28,7 +28,7 @@ from pure_agent_loop.testing.killed_runs import MOMENTS, Kill, KilledRuns, MakeJ
 from pure_agent_loop.testing.killed_work import WorkVersion
 
 _MANY, _IN_PARALLEL = 1000, 10
-_SEVERAL = 5  # maximum consecutive attempts of a run that are killed at the same write
+_SEVERAL = 5  # maximum further attempts that are killed at the same write
 _CHILD = "import sys; from pure_agent_loop.testing.journals import run_rule; run_rule(*sys.argv[1:])"
 
 
@@ -39,18 +39,18 @@ def journal_contract(
     every: int = 1,
     survives: bool = True,
 ) -> dict[str, int]:
-    """Run an agent on a journal whose process is killed at each write; check what happened.
+    """Kill an agent's process at each write to a journal, resume the run, and check what happened.
 
     No call may be made twice, nothing may be lost, every run must reach its end, and an interrupted call must
     be reported to the model as unknown.
 
     Args:
         make_journal: Function that takes an empty folder, or ``"module:function"``. It returns a `Journal` or
-            a `SessionStore`; in a store, the run's session has the name of the folder. Two results for the
-            same folder must share their records.
+            a `SessionStore`; in a store, the run's session has the name of the folder. Two journals or
+            stores for the same folder must share their records.
         rules: Rules to check, from `JOURNAL_RULES`; None for all.
-        every: Kill at each n-th write only.
-        survives: False for a journal that ends with its process: the runs are not killed.
+        every: Kill only at every n-th write.
+        survives: False for a journal that is lost when its process ends; the runs are then not killed.
 
     Returns: the number of kills by rule.
 
@@ -105,7 +105,7 @@ def run_rule(rule: str, name: str, folder: str, every: str) -> None:
 
 
 def _killed_anywhere(contract: KilledRuns, every: int) -> Iterator[list[str]]:
-    """Kill the run at each write, up to several times, and let it finish."""
+    """Kill the run at each write, several times if it comes there again, and let it finish."""
     at, is_beyond = every, not every
     while not is_beyond:
         for moment in MOMENTS:

@@ -42,7 +42,7 @@ class KilledRuns:
 
     Args:
         make: Factory of the journals.
-        root: Folder for the folders of the runs.
+        root: Folder in which each run gets its own folder.
     """
 
     def __init__(self, make: MakeJournal, root: Path) -> None:
@@ -57,10 +57,10 @@ class KilledRuns:
 
 
 class KilledRun:
-    """One run, over as many processes as its kills need.
+    """One run, which continues in a new process after each kill.
 
     Args:
-        about: Description of the run in messages.
+        about: Description of the run for messages.
     """
 
     def __init__(self, contract: KilledRuns, folder: Path, about: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class KilledRun:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The result of the newest process that reached an end."""
+        """The result from the latest process that was not killed."""
         found: dict[str, Any] = json.loads(self._result.read_text())
         return found
 
@@ -133,12 +133,12 @@ class KilledRun:
 
 
 class Kill:
-    """The end of a process at one of its writes.
+    """The kill of a process at one of its writes.
 
     Args:
         at: Number of the write, from 1; 0 for no kill at a write.
         moment: One of `MOMENTS`.
-        mark: Number of a mark at which to end the process instead, from 1; 0 for no kill at a mark.
+        mark: Number of a mark at which to kill the process instead, from 1; 0 for no kill at a mark.
     """
 
     def __init__(self, at: int, moment: str = "before", mark: int = 0) -> None:
@@ -146,7 +146,7 @@ class Kill:
         self._count = self._marks = 0
 
     def watch(self, mark: Callable[[str], None]) -> Callable[[str], None]:
-        """Return the function `mark`, after which the process may end."""
+        """Return `mark`, extended so that it may kill the process afterwards."""
 
         def marked(text: str) -> None:
             mark(text)
@@ -171,7 +171,7 @@ class Kill:
 
 
 class _Watched:
-    """A journal, store or log whose writes may end the process. Recorded results of calls are marked."""
+    """A journal, store or log whose writes may kill the process. It marks each recorded call result."""
 
     def __init__(self, inner: Any, kill: Kill, mark: Callable[[str], None]) -> None:
         self._inner, self._kill, self._mark = inner, kill, mark

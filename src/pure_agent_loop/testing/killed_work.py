@@ -53,7 +53,7 @@ def make_tools(mark: Callable[[str], None], seconds: float = 0.0) -> list[Tool]:
 
     Args:
         mark: Called with a line at the beginning and at the end of each call.
-        seconds: Duration before and after the end is marked.
+        seconds: Seconds that a call takes before its end is marked, and again afterwards.
     """
 
     def work(name: str, n: int) -> str:
@@ -82,7 +82,7 @@ def make_tools(mark: Callable[[str], None], seconds: float = 0.0) -> list[Tool]:
 
 
 def file_mark(path: str) -> Callable[[str], None]:
-    """Return a function that leaves marks which survive a kill: each is one write at the end of a file."""
+    """Return a function that appends each mark to a file in one write, so that the marks survive a kill."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     return lambda text: (os.write(handle, text.encode()), None)[1]
 
@@ -102,7 +102,7 @@ def check_calls(results: Mapping[Call, str], marks: Iterable[str]) -> tuple[Coun
     """Compare the results of calls with the marks that their tools left.
 
     Args:
-        results: The result of each call, as `told` returns it.
+        results: The result of each call, as returned by `told`.
         marks: Lines of all processes.
 
     Returns: counts of the findings, and one sentence per call that was lost or made twice.
@@ -129,9 +129,9 @@ class WorkVersion:
     """A version of an agent's code, and whether a person is available to allow its calls.
 
     Args:
-        rounds: Calls of the model's responses.
-        is_new: True for code that was changed: another prompt, a further tool, a hook.
-        person: True or False if calls need approval: whether a person is available; None for no approval.
+        rounds: Calls in each of the model's responses.
+        is_new: True for changed code: another prompt, an additional tool, and a hook.
+        person: If calls need approval, whether a person is available; None if they need no approval.
     """
 
     def __init__(
@@ -169,4 +169,4 @@ def _rest() -> str:
 
 
 def _look_on(tool: str, args: dict[str, Any], context: Any) -> None:
-    """Change nothing, as a hook."""
+    """Hook that changes nothing."""

@@ -156,7 +156,7 @@ class ScriptedLLM(BaseLLMClient):
 def _copies(
     messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, options: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, dict[str, Any]]:
-    # Options may contain values that cannot be deep-copied, such as functions; messages cannot.
+    # Options may contain values that cannot be deep-copied, such as functions; messages never do.
     return copy.deepcopy(messages), copy.deepcopy(tools), dict(options)
 
 

@@ -46,7 +46,7 @@ class Call:
 
 
 def call(name: str, /, **arguments: Any) -> Call:
-    """Return a call of the tool `name` with these arguments.
+    """Return a call to the tool `name` with these arguments.
 
     Args:
         name: The tool.

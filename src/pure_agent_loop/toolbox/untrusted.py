@@ -19,7 +19,7 @@ _UNPRINTABLE = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\[\]]")
 
 
 def mark_untrusted(text: str, source: str, prompts: Prompts | None = None) -> str:
-    """Wrap a text in a frame.
+    """Wrap text in a frame.
 
     Args:
         source: The origin, such as a URL; shown to the model.

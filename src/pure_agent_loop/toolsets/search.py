@@ -24,7 +24,7 @@ from pure_agent_loop.toolsets.sets import Derived, Tools, sources_of
 
 _PIECES = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_STEM = 5  # words that share this many first letters count as related, such as `create` and `created`
+_STEM = 5  # words with this many first letters in common, such as `create` and `created`, count as related
 _K, _B = 1.2, 0.75  # usual values for BM25: saturation of repeated terms, and weight of the text length
 _PARAMETERS: Mapping[str, Any] = {
     "type": "object",
@@ -100,7 +100,7 @@ def searchable(
     Args:
         tools: The tools to search.
         name: The name of the search tool.
-        about: A few words for the model: the purpose of the tools.
+        about: A few words that tell the model what the tools are for.
         most: Maximum matches per search.
         keep: Number of latest matches that stay callable.
 

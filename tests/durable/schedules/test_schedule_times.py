@@ -131,7 +131,7 @@ BAD = [
     ({"every": 5, "name": "x" * 31}, "30 letters"),
     ({"every": 5, "agent": "a b"}, "is not a valid agent name"),
     ({"every": 5, "prompt": " "}, "prompt=' '"),
-    ({"every": 5, "prompt_file": "a.md"}, "either a text or prompt_file"),
+    ({"every": 5, "prompt_file": "a.md"}, "either a prompt or prompt_file"),
     ({"every": 5, "media": "a.png"}, "media='a.png' must be a list of paths"),
     ({"every": 5, "media": [b"x"]}, "must be a list of paths"),
     ({"every": 5, "missed": "some"}, "skip, once, all"),

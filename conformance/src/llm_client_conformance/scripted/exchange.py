@@ -45,7 +45,7 @@ class Exchange:
         self.request = request
         self.streamed = request.streamed
         self.writing = writing
-        self.mid_answer = False  # True once the answer has begun: later faults happen in the middle
+        self.mid_answer = False  # True once the answer has begun; later faults happen in the middle of it
         self.keep_alive = request.headers.get("connection", "").lower() != "close"
         self._reader = reader
         self._writer = writer

@@ -7,7 +7,7 @@ import asyncio
 import threading
 from contextlib import suppress
 
-PATIENCE = 60.0  # seconds; a busy machine takes many to start a process
+PATIENCE = 60.0  # seconds; on a busy machine, starting a process takes long
 
 
 # -- the error of the test helpers -----------------------------------------------------------------------
@@ -17,7 +17,7 @@ class ScriptError(AssertionError):
     """A test does not match its script: too few items, unused items, or an invalid request.
 
     It is an `AssertionError`, so test runners show it as a failed test. A loop under test may turn any
-    exception of a model into an ordinary end of the run; therefore the helpers store the error, and
+    exception of a model into an ordinary end of the run. The helpers therefore store the error, and
     ``assert_done()`` or the end of the helper's ``with`` block raises it again.
     """
 

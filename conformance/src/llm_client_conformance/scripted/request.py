@@ -24,9 +24,9 @@ class ServerRequest:
         headers: Headers with lower-case names.
         raw: Bytes of the body.
         body: The body as parsed JSON; None if there is none or it is not JSON.
-        left: Gate that is set when the client disconnects before the answer is complete. The server detects
+        left: Signal that is set when the client disconnects before the answer is complete. The server detects
             this while it waits (at a gate, in a silence) or at its next write.
-        done: Gate that is set when the answer has ended, complete or not.
+        done: Signal that is set when the answer has ended, complete or not.
     """
 
     method: str

@@ -189,11 +189,11 @@ class ScriptedServer:
         return request.headers.get("authorization", "").removeprefix("Bearer ")
 
     def _problems_of(self, request: ServerRequest) -> list[str]:
-        """Return the violations of a request."""
+        """Return the violations in a request."""
         return check_request(request.body, extra_keys=self._extra_keys)
 
     def _refusal_of(self, request: ServerRequest) -> str:  # noqa: ARG002 - other protocols have limits
-        """Return the error for a valid request beyond a limit of real servers; empty if there is none."""
+        """Return the error for a valid request that exceeds a limit of real servers; empty if it does not."""
         return ""
 
     def _other(self, request: ServerRequest, path: str) -> Any:

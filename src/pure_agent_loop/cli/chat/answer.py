@@ -27,7 +27,7 @@ class AnswerInProgress:
         self.words = 0  # number of words of the reasoning in progress
         self.speed = 0  # approximate tokens per second of the current text; 0 in the first second
         self._tokens, self._written_since, self._last_piece = 0, 0.0, 0.0
-        self.thinks_since = 0.0  # when the request began that is being answered with reasoning
+        self.thinks_since = 0.0  # start time of the request whose reasoning is arriving
         self._reasoning: list[str] = []
         self._cleaner = Cleaner()
         self._flow = Flow(page)
@@ -37,7 +37,7 @@ class AnswerInProgress:
         """Add a piece of reasoning.
 
         Args:
-            since: When the request began, or a former part of the answer ended.
+            since: When the request began, or when the previous part of the answer ended.
         """
         self.has_reasoning = True
         self.thinks_since = self.thinks_since or since

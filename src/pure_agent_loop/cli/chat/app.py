@@ -152,10 +152,11 @@ class Chat:
         return " · ".join((self.talk.choice.model, shown, mode))
 
     def _show_story(self, story: Story, *, resumes: bool = False) -> None:
-        """Show the last turn as it was, after the turns before it that fit into the window.
+        """Show the last turn, preceded by as many earlier turns as fit into the window.
 
         Args:
-            resumes: True if the last run is resumed next, which repeats the step in progress.
+            resumes: True if the last run is about to resume; its unfinished step is omitted, because it will
+                be repeated.
         """
         entries = [entry for entry in story.entries if not resumes or entry.step < story.steps]
         end = "" if resumes else story.stop_reason
@@ -238,7 +239,7 @@ class Chat:
             self._begin(self._converse(user_text("chat.carry_out")))
 
     def stop(self) -> None:
-        """Stop the run; exit on a second call, whether or not a run was stopped by the first."""
+        """Stop the run if one is in progress; a second call exits."""
         if self.is_working and not self.talk.is_stopping:
             self._note, self._is_stopping = user_text("chat.stopping"), True
             if self.talk.is_working:
@@ -262,7 +263,7 @@ class Chat:
         self._print(self.screen.unfold(last))
 
     def to_background(self) -> None:
-        """Move a running foreground subagent task to the background; else hand the run to a worker."""
+        """Move a running foreground subagent task to the background, or else hand the run to a worker."""
         running = [task_id for task_id, state in self._tasks.items() if state in _RUNNING]
         manager = self.shared.toolset.subagents
         move = getattr(manager, "background", None)
@@ -439,7 +440,7 @@ class Chat:
                 self._print(self.screen.still_working(time.time()))
                 if self.screen.is_due():
                     self.prompt.redraw()
-            elif isinstance(self.talk.place.store, JsonlStore):  # a stat of a file, not a query
+            elif isinstance(self.talk.place.store, JsonlStore):  # costs a file stat, not a query
                 self._follow_session()
 
     # -- work -------------------------------------------------------------------------------------------
@@ -480,7 +481,7 @@ class Chat:
                 asyncio.get_running_loop().call_soon(self._ended)
 
     def _ended(self) -> None:
-        """Start the input that was sent while the run was stopping; else call the person after a long run."""
+        """Start the input that was waiting for the end of the run; alert the person after a long run."""
         took, self._run_since = time.monotonic() - self._run_since, math.inf
         if took >= AWAY_SECONDS and not self._is_stopping:
             self._call(user_text("chat.ended_after", seconds=seconds(took)), until_back=True)
@@ -619,7 +620,7 @@ class Chat:
 
 
 def _recorded(screen: TranscriptView, entries: Sequence[Entry], end: str) -> str:
-    """Render entries of a session and the end of its last run, unless the last entry is that end."""
+    """Render a session's entries, followed by the end of its last run unless they already include it."""
     lines = "".join(map(screen.recorded, entries))
     if entries and entries[-1].kind == "end":
         return lines

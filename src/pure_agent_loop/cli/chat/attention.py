@@ -1,4 +1,4 @@
-"""Call the person back to the terminal when a question waits or a long run has ended."""
+"""Alert the person when a question is pending or a long run has ended."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from contextlib import AbstractContextManager, contextmanager
 from pure_agent_loop.cli.chat.styling import one_line
 from pure_agent_loop.support.language import user_text
 
-AWAY_SECONDS = 10.0  # a person who has pressed no key for so long may be away; a run this long is a long one
-MAX_WORDS = 80  # characters of a title and of a notification
+# Without a key press for this time, the person may be away. A run of this length is a long run.
+AWAY_SECONDS = 10.0
+MAX_WORDS = 80  # maximum characters of a title or a notification
 _BELL, _TITLE = "\a", "\x1b]0;{}\a"
-_KEEP_TITLE, _RESTORE_TITLE = "\x1b[22;0t", "\x1b[23;0t"  # in the terminal's stack of titles
+_KEEP_TITLE, _RESTORE_TITLE = "\x1b[22;0t", "\x1b[23;0t"  # on the terminal's title stack
 _FOCUS_ON, _FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
-_WITHOUT_TITLE = ("linux", "eterm-color", "cons25")  # they show the text of these sequences, or hang on it
-_OSC_777 = ("rxvt", "foot", "contour")  # with VTE and Konsole, these take a title and a text
+_WITHOUT_TITLE = ("linux", "eterm-color", "cons25")  # terminals that print title sequences as text, or hang
+_OSC_777 = ("rxvt", "foot", "contour")  # like VTE and Konsole, these support a title and a text
 
 
 class Attention:
-    """Sets the title of the terminal; rings and notifies once until the person is back.
+    """Sets the terminal's title, and alerts an absent person once, by bell and notification.
 
-    A person is back when the terminal gets the focus, or at a key.
+    The person is back when the terminal gains focus or a key is pressed.
 
     Args:
         write: Function that writes a sequence to the terminal at once.
@@ -52,27 +53,27 @@ class Attention:
         self._due: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Keep the title of the terminal, set our own and ask for reports about the focus."""
+        """Save the terminal's title, set our own and turn on focus reports."""
         self._write(_FOCUS_ON, _KEEP_TITLE, self._title())
 
     def close(self) -> None:
-        """Restore the title of the terminal; one without a stack of titles is left with its default."""
+        """Restore the terminal's title; a terminal without a title stack gets its default title."""
         self._cancel()
         self._write(_FOCUS_OFF, _TITLE.format(""), _RESTORE_TITLE)
 
     @contextmanager
     def lent(self, terminal: AbstractContextManager[None]) -> Iterator[None]:
-        """Ask for no reports while another program, such as an editor, has the terminal."""
+        """Turn off focus reports while another program, such as an editor, uses the terminal."""
         self._write(_FOCUS_OFF)
         with terminal:
             yield
         self._write(_FOCUS_ON)
 
     def call(self, text: str, *, until_back: bool = False) -> None:
-        """Show a text in the title, and call the person unless they are here.
+        """Show a text in the title, and alert the person if absent.
 
         Args:
-            text: What waits; empty if nothing waits any more.
+            text: What needs attention; empty if nothing does any more.
             until_back: True to show the text only until the person is back.
         """
         text = one_line(text, MAX_WORDS)
@@ -87,7 +88,7 @@ class Attention:
             self._due = asyncio.get_running_loop().call_later(delay, self._ring)
 
     def focus(self, has_focus: bool) -> None:
-        """Handle a report of the terminal that it got or lost the focus."""
+        """Handle the terminal's report that it gained or lost focus."""
         self._has_focus = has_focus
         if has_focus:
             self._is_back()
@@ -126,11 +127,11 @@ class Attention:
             sequence = f"\x1b]777;notify;{head};{text}\a"
         else:
             sequence = f"\x1b]9;{head}: {text}\a"
-        # tmux passes on what is wrapped, if its option allow-passthrough is on.
+        # tmux passes on wrapped sequences if its option allow-passthrough is on.
         wrapped = sequence.replace("\x1b", "\x1b\x1b")
         return f"\x1bPtmux;{wrapped}\x1b\\" if env.get("TMUX") else sequence
 
     def _write(self, sequence: str, *words: str) -> None:
-        """Write a sequence, and after it those that a screen reader would speak."""
+        """Write a sequence, and `words` (titles and notifications) if they are turned on."""
         if self._is_on:
             self._send("".join([sequence, *(words if self._has_words else ())]))

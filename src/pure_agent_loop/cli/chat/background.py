@@ -1,4 +1,4 @@
-"""The background commands of a conversation, for the person: a list, the newest output, an end."""
+"""Describe a conversation's background commands to the person: their state and newest output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_LINES = 30  # lines of the newest output
 
 
 def background_row(command: BackgroundCommand) -> str:
-    """Return the number, the state and the line of a command."""
+    """Return a command's number, state and command line."""
     if command.finished is None:
         start = datetime.fromtimestamp(command.started).astimezone()
         state = user_text("chat.background_since", time=f"{start:%H:%M}")
@@ -33,7 +33,7 @@ def numbered_command(commands: Iterable[BackgroundCommand], number: str) -> Back
     """Return the command with a number.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: No command has this number.
     """
     for command in commands:
         if str(command.number) == number:

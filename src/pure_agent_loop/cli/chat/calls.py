@@ -54,12 +54,12 @@ class CallView:
         started: Start time in seconds since the epoch.
         has_begun: True once the call runs; before that, the call is being decided.
         duration: Duration of the call in seconds.
-        title: The title in the words of the tool; empty if it has none.
+        title: The tool's own title for the call; empty if it has none.
         result: The result; for a running call, the end of its output so far.
         refused: Why the call was denied; empty if it was not denied.
-        unasked: True if nobody was asked about the call, because it cannot work.
+        unasked: True if nobody was asked about the call, because the call cannot work.
         command: How the command of the call ended; see `Event.observation`.
-        has_task: True if the call started a task of a subagent, which has a line of its own.
+        has_task: True if the call started a subagent task, which has a separate line.
     """
 
     tool: str
@@ -159,7 +159,7 @@ class Lines:
         argument_style = "bold" if title else ""
         between = "  " if not facts else ", " if self._styler.reader else " · "
         end = [(role, f"  {facts}" if facts else ""), (role, f"{between}{reason}" if reason else "")]
-        end += [("", "")] if call.state == "done" else []  # a result is short: no reason, but a fact
+        end += [("", "")] if call.state == "done" else []  # a result is short, so it is kept like the facts
         return self._line(head, (argument_style, argument), end, width, kept=(role, unasked))
 
     def _line(
@@ -170,11 +170,10 @@ class Lines:
         width: int,
         kept: tuple[str, str] = ("", ""),
     ) -> Text:
-        """Render a line in which the argument gets its room before a long reason, the last part of its `end`.
+        """Render a line that fits; a long reason, the last part of `end`, is cut before the argument.
 
-        The facts before the reason, and a third of the room for both, stay while the argument has
-        `MIN_ARGUMENT` columns.
-        What is `kept` behind the end is never cut.
+        While the argument has `MIN_ARGUMENT` columns, the facts in `end` are not cut, and `end` may take a
+        third of the room. The last text, `kept`, is never cut.
         """
         last = self._styler.text(kept)
         room = width - self._styler.text(*head).cell_len - last.cell_len - 2
@@ -197,7 +196,7 @@ class Lines:
         return self._words(key) if key in table("screen", "en") else one_line(call.tool, 60)
 
     def _detail(self, call: CallView, now: float) -> tuple[str, str, str]:
-        """Return facts of a call, its result or reason, and their role."""
+        """Return a call's facts, its result or the reason for its failure, and the role of both."""
         if call.state == "waiting":
             return ("" if self._styler.reader else self._words("waiting")), "", "warning"
         if call.state == "running":
@@ -277,7 +276,7 @@ class Lines:
         return "\n".join(lines[:count]) if is_whole else call.result
 
     def task(self, task: Mapping[str, Any], width: int, now: float) -> Text:
-        """Render a subagent task: the agent, the task, its last call, how many, and the seconds."""
+        """Render a subagent task: the agent, the task, its last call, the call count, and the seconds."""
         state = str(task.get("state", ""))
         ended, started = number(task.get("ended")), number(task.get("started"))
         failed = state in ("failed", "killed", "cancelled")
@@ -295,7 +294,7 @@ class Lines:
         return self._line([sign, ("bold", name)], ("", prompt), end, width)
 
     def _doing(self, task: Mapping[str, Any]) -> str:
-        """Return the last call of a task; the tool alone if no more is known."""
+        """Return a task's last call; only its tool if the arguments are unknown."""
         part, tool = task.get("part") or {}, str(task.get("last_tool") or "")
         if part.get("tool") != tool:
             return one_line(tool, 40)

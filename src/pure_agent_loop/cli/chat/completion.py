@@ -172,7 +172,7 @@ class Arguments:
 def _fitting(
     known: Iterable[tuple[str, str]], typed: str, tie: Callable[[str], Any] = lambda _: 0
 ) -> Iterator[Candidate]:
-    """Yield the matching names, best match first; equal matches in the order of `tie`, or as given."""
+    """Yield the matching names, best first; equal matches keep their order unless `tie` sorts them."""
     rated = [(rating, name, about) for name, about in known if (rating := rate(typed, name)) is not None]
     best = sorted(rated, key=itemgetter(0))[:MAX_TIED]
     for _, name, about in sorted(best, key=lambda each: (each[0], tie(each[1])))[:MAX_SHOWN]:
@@ -191,7 +191,7 @@ def rate(typed: str, name: str) -> int | None:
 
 
 def files_in(folder: Path, base: str = "", most: int = MAX_FILES) -> tuple[list[str], bool]:
-    """Return the files that ``.gitignore`` does not exclude, shortest first, and False if incomplete.
+    """Return the files not excluded by ``.gitignore``, shortest first, and whether the list is complete.
 
     Folders are read level by level, so that the limit drops the deepest files.
 

@@ -28,7 +28,7 @@ MAX_BYTES, MAX_COMMANDS = 100_000, 200
 ALIKE = 0.5  # minimum similarity of a suggested name, from 0 to 1
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
 _COMMAND = lazy_pattern(r"/([a-z0-9][a-z0-9_-]*(?::\S*)?)(?:\s+(.*))?", re.I | re.S)
-# `#` counts only before a letter: an issue (#42), a heading (##) or a shebang (#!) is text for the model.
+# `#` begins a note only before a letter: an issue (#42), a heading (##) or a shebang (#!) goes to the model.
 _NOTE = lazy_pattern(r"#[ \t]*[^\W\d_]")
 _PLACE = lazy_pattern(r"\$(ARGUMENTS|[1-9])")
 
@@ -122,7 +122,7 @@ class CustomCommands:
 
 
 def command_in(text: str) -> tuple[str, str] | None:
-    """Return the command in a text and its arguments; None if the text is not a command.
+    """Split a text into a command and its arguments; return None if the text is not a command.
 
     A name consists of letters, digits, ``-`` and ``_``, or is ``SERVER:PROMPT``; ``/etc/hosts`` is text.
     """

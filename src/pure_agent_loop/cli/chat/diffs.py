@@ -75,7 +75,7 @@ def body(
 
 
 def _changed_parts(lines: Sequence[str]) -> dict[int, tuple[int, int]]:
-    """Return the words that differ from the counterpart of a changed line: start and end, by line number."""
+    """Return the changed part (start, end) of each changed line that has a counterpart, by line number."""
     parts: dict[int, tuple[int, int]] = {}
     runs = [(sign, list(run)) for sign, run in groupby(range(len(lines)), key=lambda at: lines[at][:1])]
     for (sign, removed), (other, added) in pairwise(runs):
@@ -86,7 +86,7 @@ def _changed_parts(lines: Sequence[str]) -> dict[int, tuple[int, int]]:
             start = _alike(*sides)
             end = _alike(*(side[start:][::-1] for side in sides))
             if not "".join(sides[0][:start] + sides[0][len(sides[0]) - end :]).strip():
-                continue  # nothing of the line is left
+                continue  # the two lines have nothing in common
             for at, side in zip(places, sides, strict=True):
                 first = 1 + len("".join(side[:start]))
                 parts[at] = (first, first + len("".join(side[start : len(side) - end])))
@@ -94,7 +94,7 @@ def _changed_parts(lines: Sequence[str]) -> dict[int, tuple[int, int]]:
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many words at the start of two lines are alike."""
+    """Return how many words at the start of two lines are equal."""
     return next(
         (at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]),
         min(len(old), len(new)),

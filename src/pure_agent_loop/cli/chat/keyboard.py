@@ -19,9 +19,9 @@ REST_SECONDS, MAX_HELD = (
 )  # an unfinished sequence ends after this pause or at this length
 _BEGIN = re.compile("[\x1b\x8f\x90\x98\x9b\x9d-\x9f]")
 _EIGHT_BIT = {"\x9b": "\x1b[", "\x8f": "\x1bO"}
-# A key with modifiers, as xterm (first) and as kitty spells it: code, modifiers, and 3 for a released key.
+# A key with modifiers, as encoded by xterm (first) and kitty: code, modifiers, and 3 for a released key.
 _MODIFIED = re.compile(r"\x1b\[(?:27;(\d+);(\d+)~|(\d+)[\d:]*(?:;(\d*)(?::(\d))?(?:;[\d:]*)?)?u)")
-_FOCUS = ("\x1b[I", "\x1b[O")  # got and lost
+_FOCUS = ("\x1b[I", "\x1b[O")  # gained and lost
 _SHIFT, _ALT, _CONTROL, _LOCKS = 1, 2, 4, 64 | 128
 _TAB, _ENTER, _ESCAPE, _SURROGATES = 9, 13, 27, 0xD800
 
@@ -29,11 +29,11 @@ _TAB, _ENTER, _ESCAPE, _SURROGATES = 9, 13, 27, 0xD800
 class Keyboard:
     """Passes keys and pastes to the parser of prompt_toolkit, and drops every other complete sequence.
 
-    A sequence may arrive in several reads. Esc, alone or before one key (Alt), is passed on when `flush` is
-    called, because a longer sequence may follow.
+    A sequence may arrive in several reads. Esc, alone or before one key (Alt), is held until `flush` is
+    called, because it may begin a longer sequence.
 
     Args:
-        on_focus: Function called when the terminal reports that it got or lost the focus.
+        on_focus: Function called when the terminal reports that it gained or lost focus.
     """
 
     def __init__(self, parser: Vt100Parser, on_focus: Callable[[bool], None] = lambda _: None) -> None:
@@ -54,7 +54,7 @@ class Keyboard:
             text = self._take(text)
 
     def flush(self) -> None:
-        """Pass on a held Esc, or Esc with one character (Alt): no more input follows."""
+        """Pass on a held Esc, or Esc with one character (Alt), because no more input follows."""
         self._flush()
         if self._held.startswith(ESC) and len(self._held) <= 2:
             held, self._held = self._held, ""

@@ -40,7 +40,7 @@ _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 @dataclass(slots=True)
 class _Level:
-    """A list item or quote around the text: prefixes of the first line and of the other lines."""
+    """A list item or quote that contains the text, with the prefixes of its first and its other lines."""
 
     first: str
     rest: str
@@ -364,7 +364,7 @@ class Flow:
         return wrapped + tail.gap + (tail.kind == "code" and tail.first)
 
     def tail(self, width: int) -> list[Text]:
-        """Return the unfinished lines; only the end of a long block."""
+        """Return the unfinished lines; for a long block, only the last ones."""
         tail = self._blocks.tail
         key = (tail, width)
         if self._shown[0] != key:

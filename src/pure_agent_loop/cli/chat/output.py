@@ -21,10 +21,10 @@ _REFLOWING = (
     "ALACRITTY_WINDOW_ID",
     "KONSOLE_VERSION",
 )
-MIN_COLUMNS, MIN_ROWS = 30, 16  # minimum window in which no live line scrolls out of reach
-UNREPORTED_SECONDS = 0.5  # twice the time for which tmux keeps a new size to itself
-MIN_NEW = 80  # new characters that justify a redraw, which takes about half as many bytes
-TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after these times, fewer characters are enough
+MIN_COLUMNS, MIN_ROWS = 30, 16  # smallest window in which no live line scrolls out of reach
+UNREPORTED_SECONDS = 0.5  # twice the delay before tmux reports a new size
+MIN_NEW = 80  # new characters that justify a redraw (of about half as many bytes)
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # then fewer new characters, or none, are enough
 
 
 class RedrawRate:
@@ -58,7 +58,7 @@ class RedrawRate:
 
 
 def patch(target: object, **methods: Callable[..., Any]) -> None:
-    """Replace methods of one object only, such as an output of prompt_toolkit."""
+    """Replace methods of one object, such as a prompt_toolkit output, without changing its class."""
     vars(target).update(methods)
 
 
@@ -142,7 +142,7 @@ def follow_reflow(
     """Let the renderer find the start of its output after a resize has rewrapped the lines.
 
     Args:
-        scrolled: Function that gets the number of rows by which a resize may have scrolled the screen.
+        scrolled: Function called with the number of rows by which a resize may have scrolled the screen.
 
     Returns:
         True if the terminal rewraps lines, according to the environment.
@@ -157,7 +157,7 @@ def follow_reflow(
 
 
 def _wrapped_rows(renderer: Renderer, columns: int) -> int:
-    """Return how many rows more the drawn lines above the cursor take in a window of this width."""
+    """Return how many more rows the drawn lines above the cursor take in a window of this width."""
     screen, rows = renderer.last_rendered_screen, range(renderer._cursor_pos.y)
     cells = [screen.data_buffer[row].items() for row in rows] if screen is not None else []
     ends = (max((x for x, cell in row if cell.char.strip()), default=0) for row in cells)
@@ -169,7 +169,7 @@ def _walk_back(renderer: Renderer, output: Vt100_Output, scrolled: Callable[[int
 
     tmux rewraps lines up to 250 ms before it reports the new size, and may never report it. In tmux, a
     backspace in the first column moves to the previous row if both rows belong to one line; elsewhere,
-    without wrapping, it does nothing. Rows that rewrapping adds scroll the screen for good.
+    without wrapping, it does nothing. When rewrapping adds rows, the screen scrolls and does not scroll back.
     """
     erase, render = renderer.erase, renderer.render
     size, draws = output.get_size(), list[float]()
@@ -178,7 +178,7 @@ def _walk_back(renderer: Renderer, output: Vt100_Output, scrolled: Callable[[int
         nonlocal size, draws
         before, size, now = size, output.get_size(), time.monotonic()
         draws = [*(moment for moment in draws if now - moment < UNREPORTED_SECONDS), now]
-        if size != before:  # each of these draws may have met another width
+        if size != before:  # each of these draws may have happened at another width
             scrolled(len(draws) * _wrapped_rows(renderer, MIN_COLUMNS))
         erase(leave_alternate_screen)
 

@@ -51,7 +51,7 @@ class InputEntry:
 
     @property
     def has_key(self) -> bool:
-        """True for a command or note with a key in it, and for a text that is a key and nothing else."""
+        """True for a command or note that contains a key, and for a text that is only a key."""
         from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
 
         return (self.sign in ("/", "#") or len(self.text.split()) == 1) and holds_key(self.text)
@@ -82,7 +82,7 @@ class TypedSign:
         self._moved()
 
     def type(self, sign: str) -> None:
-        """Insert a sign that was typed at the start."""
+        """Insert a sign that the user typed at the start."""
         self._buffer.insert_text(sign)
         self._is_typed[self._line] = True
 

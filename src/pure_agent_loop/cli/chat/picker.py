@@ -1,4 +1,4 @@
-"""Choose a session with the arrow keys: a filter, the last answer of each, and new names."""
+"""Choose a session with the arrow keys, with a filter, a preview of the last answer, and renaming."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Row:
 
 
 class SessionPicker:
-    """A list of sessions on a screen of its own, which leaves no trace.
+    """A list of sessions on a separate screen, which leaves no trace.
 
     Args:
         sessions: The sessions, most recently used first.
@@ -110,7 +110,7 @@ class SessionPicker:
     def _end_naming(self) -> None:
         self._named = None
         self._buffer.text = self._filter
-        self._move(0)  # the new name may not pass the filter
+        self._move(0)  # the new name might not match the filter
 
     def _escape(self) -> None:
         if self._named is None:
@@ -159,9 +159,9 @@ class SessionPicker:
         for key, action in actions.items():
             keys.add(key, eager=True)(lambda _, action=action: action())
         source, output = create_input(sys.stdin), sparing_output(sys.stdout)
-        if parser := getattr(source, "vt100_parser", None):  # Windows reports keys itself
+        if parser := getattr(source, "vt100_parser", None):  # None on Windows, which reports keys directly
             Keyboard(parser)
-        output.enable_cpr = False  # replies of the terminal would mix with typed keys
+        output.enable_cpr = False  # the terminal's replies would mix with typed keys
         label = BeforeInput(lambda: user_text("chat.picker_name") if self._named else "> ")
         entry = Window(BufferControl(self._buffer, input_processors=[label]), height=1)
         wide = Condition(lambda: self._is_wide)

@@ -131,9 +131,9 @@ class Prompt:
     """The prompt_toolkit application.
 
     Args:
-        workspace: The folder; each has a separate input history.
+        workspace: The folder; each folder has a separate input history.
         plain: True to draw no lines around the input, for a screen reader.
-        calls: True to call the person back; see `Attention`.
+        calls: True to alert an absent person; see `Attention`.
     """
 
     def __init__(
@@ -165,9 +165,9 @@ class Prompt:
             name="input",
         )
         self._typed = TypedSign(self.buffer)
-        self._secret: asyncio.Future[str] | None = None  # waits for a line that is not shown
+        self._secret: asyncio.Future[str] | None = None  # pending request for hidden input
         output = sparing_output(sys.stdout)
-        output.enable_cpr = False  # replies of the terminal would mix with typed keys
+        output.enable_cpr = False  # the terminal's replies would mix with typed keys
         self.attention = Attention(self._write, workspace.name, os.environ, is_on=calls, only_rings=plain)
         self.app: Application[None] = Application(
             layout=self._layout(),
@@ -179,7 +179,7 @@ class Prompt:
             style=Style.from_dict(_STYLES),
             enable_page_navigation_bindings=False,
         )
-        self._above = 0  # rows of printed lines on the screen, at least
+        self._above = 0  # minimum number of printed rows on the screen
         self._reflows = follow_reflow(self.app.renderer, output, os.environ, self._scroll)
         self.app.after_render += lambda _: self._scroll(0)
         self.app.key_processor.before_key_press += lambda _: self.attention.key()
@@ -202,21 +202,21 @@ class Prompt:
 
     @property
     def has_rules(self) -> bool:
-        """True if lines are drawn around the input: there is room for them and no screen reader."""
+        """True if lines are drawn around the input: if there is room and no screen reader is used."""
         return not self._plain and self.rows >= _RULED_ROWS
 
     @property
     def room(self) -> tuple[int, int] | None:
-        """Rows that the live lines may take, and how many more than lines, in a window of `MIN_COLUMNS`.
+        """Maximum rows of the live lines in a window of `MIN_COLUMNS`, and maximum rows added by rewrapping.
 
         When a narrower window rewraps the live lines, they must not scroll, because scrolled lines cannot be
-        erased. tmux scrolls even if there are empty rows below. None if the terminal rewraps nothing.
+        erased. tmux scrolls even if there are empty rows below. None if the terminal does not rewrap lines.
         """
         above = self._above - 1  # rows into which the status line may be pushed
         return (min(self.rows, MIN_ROWS) - _OWN_ROWS, above) if self._reflows else None
 
     def _scroll(self, rows: int) -> None:
-        """Note that printed lines may have scrolled out of the screen, also to make room for live lines."""
+        """Record that printed lines may have scrolled off the screen, also to make room for live lines."""
         screen = self.app.renderer.last_rendered_screen
         left = self._above if screen is None else min(self._above, self.rows - screen.height)
         self._above = max(left - rows, 0)
@@ -275,7 +275,7 @@ class Prompt:
         self.app.output.flush()
 
     async def pick(self, sessions: Sequence[SessionInfo], store: SessionStore, theme: str) -> str | None:
-        """Let the user choose a session on a screen of its own; return its id, or None for none."""
+        """Let the user choose a session on a separate screen; return its id, or None for none."""
         from prompt_toolkit.application import in_terminal
         from prompt_toolkit.application.current import set_app
 
@@ -324,7 +324,7 @@ class Prompt:
         from prompt_toolkit.widgets import SearchToolbar
 
         def rule() -> ConditionalContainer:
-            # The line is short, because a line as wide as the window would be wrapped in a narrower window.
+            # The line is short, because a full-width line would wrap when the window gets narrower.
             text: Any = [("class:rule", "─" * MIN_COLUMNS)]
             window = Window(FormattedTextControl(text), height=1)
             return ConditionalContainer(window, Condition(lambda: self.has_rules))
@@ -365,7 +365,7 @@ class Prompt:
         return user_text("chat.placeholder") if is_idle and not self._plain else ""
 
     def _label(self) -> str:
-        """Return the prompt; it says what the input will do if the first character could mislead."""
+        """Return the prompt, which explains what the input will do if its first character could mislead."""
         sign, is_working = self._typed.sign, self._acts.is_working
         word = {"!": "label_run", "#": "label_note"}.get("" if is_working else sign, "")
         if not sign and sign_of(self.buffer.text) and not (is_working and self.buffer.text[0] != "/"):
@@ -403,7 +403,7 @@ class Prompt:
         def answer(key: str, _: object) -> None:
             acts.press_answer_key(key)
 
-        # Not the letters, because a typed text may begin with y or n.
+        # Letters are not bound, because a typed text may begin with y or n.
         for name in ("up", "down", "enter", "1", "2", "3"):
             keys.add(name, filter=takes(name), eager=True)(partial(answer, name))
         add("enter", does=lambda _: self._enter(), when=~asked)
@@ -430,7 +430,7 @@ class Prompt:
         add("?", does=lambda _: acts.enter(InputEntry.typed("/help ?")), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
-        # Applied directly, because prompt_toolkit's second Tab would undo the completion.
+        # The only completion is applied directly, because prompt_toolkit's second Tab would undo it.
         has_one = Condition(lambda: self._only_one() is not None)
         add("tab", does=lambda _: buffer.apply_completion(self._only_one()), when=has_one)
         add("s-tab", does=lambda _: acts.next_mode(), when=~has_completions)
@@ -507,16 +507,16 @@ class Prompt:
 
 
 def _paste_aware_input(attention: Attention) -> Input:
-    """Return an input that, without paste markers, treats lines arriving together as a paste.
+    """Return an input that treats lines arriving together as a paste, even without paste markers.
 
-    Reports about the focus go to `attention`.
+    Focus reports go to `attention`.
     """
     from prompt_toolkit.input import create_input
     from prompt_toolkit.key_binding.key_processor import KeyPress
     from prompt_toolkit.keys import Keys
 
     source = create_input(sys.stdin)
-    if parser := getattr(source, "vt100_parser", None):  # Windows reports keys itself
+    if parser := getattr(source, "vt100_parser", None):  # None on Windows, which reports keys directly
         Keyboard(parser, attention.focus)
     read, cooked = source.read_keys, source.cooked_mode
 
@@ -530,7 +530,7 @@ def _paste_aware_input(attention: Attention) -> Input:
         while select.select([source.fileno()], [], [], PASTE_SECONDS)[0] and (further := read()):
             pressed += further
         first = next(number for number, key in enumerate(pressed) if not isinstance(key.key, Keys))
-        # Keys between the texts keep their places: what was typed ahead also arrives at once.
+        # Keys between the texts keep their places, because input that was typed ahead also arrives at once.
         return pressed[:first] + [
             key
             for is_text, keys in groupby(pressed[first:], is_written)

@@ -26,7 +26,7 @@ from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
 
 MAX_LINES, MAX_WIDTH, MAX_DIFF = 40, 2_000, 30
-QUIET_SECONDS = 0.6  # seconds after a question appears in which keys still go to the input
+QUIET_SECONDS = 0.6  # seconds after a question appears during which keys still go to the input
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # maximum size; larger diffs take too long
 
@@ -41,7 +41,7 @@ class Pending:
         is_edited: True while the user is editing the call; the next line is then the new call.
         is_unclear: True if the last line was not an answer.
         chosen: Number of the selected answer; see `letters`.
-        whole: The tool, if one answer may allow all its calls: it is of an MCP server that the user added.
+        whole: The tool, if one answer may allow all its calls (only for tools of MCP servers); else empty.
         shown_at: When the question appeared, in seconds of the monotonic clock.
     """
 
@@ -101,7 +101,7 @@ class Pending:
 
     @property
     def is_open(self) -> bool:
-        """True if any text counts as an answer, because a running tool asked the question."""
+        """True if any text is an answer, because a running tool asked the question."""
         return self.request is not None and self.request.question is not None
 
 
@@ -112,7 +112,7 @@ class PermissionPrompt:
         shared: The configuration whose options receive the rules that the user approves.
         show_diff: Function that shows a diff, called with the name, the text and the maximum number of lines.
         changed: Function called when a question appears or is answered.
-        call: Function that calls the person about a question, and with "" at its end.
+        call: Function that alerts the person about a question; called with "" when the question ends.
     """
 
     def __init__(
@@ -138,13 +138,13 @@ class PermissionPrompt:
             text = question_text(request, IN_DIFF if diff else ())
             if reads_right_to_left(json.dumps(request.args, ensure_ascii=False, default=str)):
                 text += f"\n  ({user_text('screen.right_to_left')})"
-            # In the mode `guard`, an answer can make recipients known, and allows no further call.
+            # In the mode `guard`, an answer can make recipients known, but cannot allow further calls.
             kind = request.recipients if request.origins else kind_of(request.tool, request.args)
             whole = request.tool if not request.origins and self._is_of_server(request.tool) else ""
             return await self._wait(Pending(request, kind, text, diff, whole=whole))
 
     def _is_of_server(self, name: str) -> bool:
-        """Return True for a tool of an MCP server, unless it cannot be undone or asks by itself."""
+        """Return True for an MCP server's tool, unless it is destructive or judges its own calls."""
         servers = self._shared.toolset.mcp
         tools = servers.known_tools if servers is not None else ()
         return any(tool.name == name and not tool.destructive and tool.judge is None for tool in tools)
@@ -211,7 +211,7 @@ class PermissionPrompt:
 
     @property
     def keys(self) -> list[str]:
-        """Keys that choose or give an answer; none while keys may have been typed before the question."""
+        """Keys that choose or give an answer; none at first, because a key may precede the question."""
         pending = self.pending
         if pending is None or time.monotonic() - pending.shown_at < QUIET_SECONDS or not pending.letters:
             return []

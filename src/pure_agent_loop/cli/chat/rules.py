@@ -44,7 +44,7 @@ def kind_words(kind: Sequence[str]) -> str:
 
 
 def _of_commands(command: object) -> list[str]:
-    """Return rules for the simple commands that are not yet allowed, if these rules allow the whole line."""
+    """Return rules for the simple commands not yet allowed; empty if they would not allow the whole line."""
     from pure_agent_loop.toolbox.shell.syntax import read_line
 
     texts = (

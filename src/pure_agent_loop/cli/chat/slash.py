@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
 
 BAR = 40  # columns
-WORTH_COMPACTING = 2_000  # tokens of a conversation; a shorter one costs more to rewrite than it saves
+WORTH_COMPACTING = 2_000  # minimum tokens; rewriting a shorter conversation costs more than it saves
 _READ_ONLY = (
     "help",
     "status",
@@ -192,7 +192,7 @@ class Slash:
         verb, _, rest = words.partition(" ")
         rule, known = rest.strip(), [kind for kind in kinds if rest.strip() in getattr(options, kind)]
         if rule and verb in kinds:
-            PermissionRules(allow=[rule])  # a rule that is none is an error
+            PermissionRules(allow=[rule])  # raises an error for an invalid rule
             setattr(options, verb, list(dict.fromkeys([*getattr(options, verb), rule])))
             self._host.print_notice(user_text("chat.rule_set", rule=f"{verb} {rule}", remove=rule))
         elif verb == "remove" and known:
@@ -222,7 +222,7 @@ class Slash:
             return
         prompt = self._host.prompt  # None if the client is an editor
         is_plain = prompt is None or self._host.shared.options.screen_reader
-        # The other columns hold names and numbers.
+        # Names and numbers take 32 columns.
         width = 0 if is_plain else max(5, min(BAR, prompt.columns - 32))
         known = {**known, "window": talk.window}
         self._host.print_notice("\n\n".join([context_rows(state, known, width), *facts]), "")
@@ -317,7 +317,7 @@ class Slash:
             model = f"{protocol}:{model}"
         arguments = parse(["doctor", "--model", model, *words])
         self._host.print_notice(user_text("chat.examining"))
-        err = io.StringIO()  # progress, which the results repeat, or an error
+        err = io.StringIO()  # progress (which the results repeat) or an error
         await asyncio.to_thread(run_command, arguments, CommandOutput(out, err, colour=False))
         self._host.print_notice(out.getvalue() or err.getvalue(), "", is_whole=True)
 
@@ -429,7 +429,7 @@ class Slash:
         self._host.print_notice(user_text("chat.forked", id=new))
 
     async def _rewind(self, words: str) -> None:
-        """Restore the files to the end of a step and continue in a session forked there."""
+        """Restore the files as they were at the end of a step, and continue in a session forked there."""
         store, session = self._recorded_session()
         if not words.isdecimal():
             self._list_steps("steps")
@@ -446,7 +446,7 @@ class Slash:
         self._host.print_notice(user_text("chat.rewound", step=words, id=new))
 
     async def _time(self, words: str) -> None:
-        """Show the end of a step, and how the files differ now. Nothing is changed."""
+        """Show the last action of a step, and how the files have changed since. Nothing is changed."""
         from pure_agent_loop.sessions.export import moment as clock
         from pure_agent_loop.sessions.fork import end_of_step
 
@@ -540,7 +540,7 @@ class Slash:
             self._host.print_notice(
                 user_text("chat.left", path=conflict.path, reason=conflict.reason), "warning"
             )
-        if not report.steps and not paths:  # what is restored may be what a later undo took back
+        if not report.steps and not paths:  # without steps, files that a later undo changed may be restored
             self._host.print_notice(user_text("chat.nothing_undone"))
         elif report.is_dry:
             self._host.print_notice(user_text("chat.would_undo", files=paths))

@@ -89,7 +89,7 @@ class CompactOnce:
     """Compacts the history before the next request regardless of length, and later only when needed.
 
     Args:
-        words: The user's words on what summaries must keep; empty if there are none.
+        words: What summaries must keep, in the user's words; empty if the user said nothing.
     """
 
     def __init__(self, words: str) -> None:
@@ -153,7 +153,7 @@ class ChatSession:
         self._inbox = Inbox()
         self._queued: list[str] = []
         self._has_servers = False
-        self._background: BackgroundCommands | None = None  # once a run may have started some
+        self._background: BackgroundCommands | None = None  # set once a run may have started commands
         self._windows: dict[str, int] = {}  # sizes of context windows that servers list, by model
 
     @property
@@ -182,10 +182,10 @@ class ChatSession:
         self._inbox.put(text, when="end" if at_end else "step")
 
     async def prepare_to_leave(self) -> SessionCopy:
-        """Return what the run can leave for, after all checks; see `leave`.
+        """Check that the run can be handed over, and return the receiver for `leave`.
 
         Raises:
-            PureAgentLoopError: The run cannot leave.
+            PureAgentLoopError: The run cannot be handed over.
         """
         from pure_agent_loop.cli.detached import STORED, agent_name, refusal
 
@@ -200,16 +200,17 @@ class ChatSession:
         return place.receiver(agent_name(), metadata={STORED: self._settings})
 
     async def leave(self, receiver: SessionCopy, *, at_once: bool) -> tuple[str, bool]:
-        """Hand the run over to a worker; a copy of the session goes with it.
+        """Hand the run over to a worker, with a copy of the session.
 
         Args:
-            at_once: False to wait for the end of running calls.
+            at_once: False to wait until running calls have ended.
 
         Returns:
             The id of the durable run, and True if a worker is alive.
 
         Raises:
-            PureAgentLoopError: The run cannot leave; it continues, unless the hand-over itself failed.
+            PureAgentLoopError: The run cannot be handed over and continues here, or the hand-over failed and
+                the run has ended.
         """
         from pure_agent_loop.cli.detached import agent_name
         from pure_agent_loop.durable import to_session
@@ -274,11 +275,11 @@ class ChatSession:
 
     @property
     def background(self) -> list[BackgroundCommand]:
-        """The background commands of the conversation, and some that have ended."""
+        """The conversation's background commands, including some that have ended."""
         return [] if self._background is None else list(self._background)
 
     def stop_background(self) -> None:
-        """Ask all background commands to end, and say so."""
+        """Request the end of all background commands, and notify the user."""
         if self._background is not None and (running := self._background.running):
             from pure_agent_loop.cli.chat.background import background_row
 
@@ -287,12 +288,12 @@ class ChatSession:
             self._background.stop(running)
 
     async def end_background(self, commands: Sequence[BackgroundCommand]) -> None:
-        """End background commands, and wait for it."""
+        """End background commands, and wait until they have ended."""
         if self._background is not None:
             await self._background.end(commands)
 
     def _hold_background(self) -> None:
-        """Keep background commands from run to run, until `close` or another session."""
+        """Keep background commands alive between runs, until `close` or a change of session."""
         from pure_agent_loop.cli.chat.background import background_row
 
         def tell(command: BackgroundCommand) -> None:
@@ -373,7 +374,7 @@ class ChatSession:
         return story_of(self.place.store, self.place.session_id)
 
     def use_model(self, model: str | None) -> Choice:
-        """Use a model, or the same one with another key, from the next task on; blocks.
+        """Use a model, or the same model with another key, from the next task on; this call blocks.
 
         Raises:
             PureAgentLoopError: The model cannot be used.

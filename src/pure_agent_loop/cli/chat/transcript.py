@@ -4,8 +4,8 @@ The application controls the terminal (prompt_toolkit, not full screen); this mo
 
     screen = TranscriptView(80, color=True, language="en")
     above = screen.feed(event)       # "" or complete lines with "\n": print them above, once
-    above = screen.user_input("my task")  # the same for input of the user; a long paste is folded
-    above = screen.notice("saved")   # a notice of the program; role="error" or "warning" for others
+    above = screen.user_input("my task")  # the same for the user's input; a long paste is folded
+    above = screen.notice("saved")   # a notice from the program; role="error" or "warning" for others
     above = screen.markdown(text)    # a whole Markdown text: help, a memory, an old answer
     above = screen.diff(name, text)  # a whole colored diff, for a question; `max_lines=` cuts it
     above = screen.recorded(entry)   # an entry of a recorded session, as its event was rendered
@@ -22,10 +22,10 @@ another follows); write through `output.sparing_output`. Each line fits into `sc
 prompt_toolkit does not need to wrap it. Texts contain only ANSI colors (see
 ``prompt_toolkit.formatted_text.ANSI``); without `color` they contain no escape sequences.
 
-`screen.width` and `screen.live_lines` may be set at any time, for example after a resize, and `screen.room`,
-where a narrower window rewraps the lines: those that matter most get the width, see `live`. All texts pass
-`styling.Styler`. Untrusted text that the application shows (a picker, a completion, a question) must pass
-`styling.clean` (keeps lines) or `styling.one_line`.
+`screen.width`, `screen.live_lines` and `screen.room` may be set at any time, for example after a resize. If a
+narrower window would rewrap the live lines, `screen.room` limits their rows, and the most important lines get
+the width. All texts pass `styling.Styler`. Untrusted text that the application shows (a picker, a completion,
+a question) must pass `styling.clean` (keeps lines) or `styling.one_line`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
 _AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.ACTION, EventType.LOOP_END)
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 _ACTS = {"auth": "act_key", "not_found": "act_model", "context_overflow": "act_compact"}  # by kind of failure
-QUIET_SECONDS = 5.0  # seconds without motion before a notice that the model is working
+QUIET_SECONDS = 5.0  # seconds without output from the model before a notice that it is working
 # Stop reasons without a notice, because the answer or an error precedes them.
 _SILENT_REASONS = {""} | {
     str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")
@@ -105,7 +105,7 @@ class FailedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LiveLine:
-    """A line to draw below the finished ones.
+    """A line to draw below the finished lines.
 
     Args:
         render: Renders the line in a number of columns.
@@ -309,7 +309,7 @@ class TranscriptView:
         return self._print_diff(title, text, max_lines, has_title=bool(name))
 
     def question(self, title: str, lines: Sequence[str]) -> list[str]:
-        """Render the title of a question and lines of it or of its diff, each cut to one row."""
+        """Render a question's title and some lines of the question or its diff, each cut to one row."""
         rendered = diffs.body("\n".join(lines), self._styler, self._words, None)[0]
         rows = [self._styler.text(("warning", title)), *rendered]
         return [self._styler.ansi(self._styler.fit(line, self.width)) for line in rows]
@@ -319,7 +319,7 @@ class TranscriptView:
 
         Args:
             lines: The answers, then hints.
-            count: How many answers there are; its number follows each, unless only the number would wrap.
+            count: Number of answers. Each ends with its number, unless that alone would make the line wrap.
         """
         rendered = list[str]()
         for index, line in enumerate(lines, 1):
@@ -358,7 +358,7 @@ class TranscriptView:
         Args:
             now: Seconds since the epoch; None for the current time.
             queued: Messages that the agent has not read yet.
-            background: Background commands that run.
+            background: The running background commands.
         """
         now = time.time() if now is None else now
         words = [self._words("queued", text=one_line(text)) for text in queued[:MAX_QUEUED]]
@@ -374,7 +374,7 @@ class TranscriptView:
             work = [*work[: max_lines - 1], self._still(self._styler.text(("dim", omitted)))]
         room = 0 if self._styler.reader else min(max_lines, self._text_lines) - len(work)
         text = [self._still(line) for line in self._answer.tail(self.width, room)]
-        # The empty line that will be printed before the work is shown from the beginning.
+        # An empty line will be printed before the work, so draw it from the beginning.
         has_gap = (
             work and not text and len(work) < max_lines and self._gap("call") and not self._styler.reader
         )
@@ -382,10 +382,10 @@ class TranscriptView:
         return [self._styler.ansi(line) for line in self._fitted([*gap, *text, *work, *waiting])]
 
     def _fitted(self, lines: Sequence[LiveLine]) -> list[Text]:
-        """Render lines, each as wide as it needs, while a narrower window could rewrap them within `room`.
+        """Render lines as wide as needed, as long as a narrower window could rewrap them all within `room`.
 
-        A line of that window's width is always possible. The rows beyond that go to answers, calls and tasks
-        first, then to output, from the newest line.
+        Each line gets at least that window's width. The spare rows go first to answers, calls and tasks, then
+        to output, the newest line first.
         """
         spare = self.width
         if self.room is not None:
@@ -399,7 +399,7 @@ class TranscriptView:
 
     @property
     def _text_lines(self) -> int:
-        """The number of live lines of full width."""
+        """The maximum number of live lines at full width."""
         rows = -(-self.width // MIN_COLUMNS)
         if self.room is None or rows == 1:
             return self.live_lines
@@ -409,7 +409,7 @@ class TranscriptView:
         return LiveLine(lambda width: self._styler.fit(line, width))
 
     def _work(self, now: float) -> list[LiveLine]:
-        """Return the lines of running calls and tasks; if only one call runs, with the end of its output."""
+        """Return the lines of running calls and tasks; a single running call also shows its last output."""
         asks = any(call.state == "waiting" for call in self._calls.values())
         running = [call for call in self._calls.values() if call.state == "running"]
         lines: list[LiveLine] = []
@@ -440,7 +440,7 @@ class TranscriptView:
         if self._answer.writing and not count:
             words = self._words("writing_call", tool=self._answer.writing)
         elif since is not None and (count or not (self._styler.reader or self._answer.has_text)):
-            early = since > now  # a failed request is sent again then
+            early = since > now  # a failed request will be sent again at that time
             whole = int(since - now + 1 if early else now - since)
             took = f" {seconds(whole)}" if whole else ""
             took += f" · {self._words('words', count=count)}" if count else ""
@@ -450,7 +450,7 @@ class TranscriptView:
         return [self._still(self._styler.text(self._lines.sign("running", now), ("dim", words)))]
 
     def still_working(self, now: float) -> str:
-        """Return a notice, once per run, if no line moves and the model has sent nothing for some seconds."""
+        """Return a notice, once per run, if nothing is animated and the model sent nothing for a while."""
         since, told = self._waits_since, self._has_told_of_work
         if told or not self._is_still or since is None or now - since < QUIET_SECONDS:
             return ""
@@ -491,7 +491,7 @@ class TranscriptView:
             return ""
         before = self._print_reads()
         gap, self._last = self._gap(kind), kind
-        if self._styler.reader:  # nothing is cut for it
+        if self._styler.reader:  # for a screen reader, nothing is cut
             lines = [piece for line in lines for piece in self._styler.broken(line, self.width)]
         return before + gap + "".join(f"{self._styler.ansi(line)}\n" for line in lines)
 
@@ -570,7 +570,7 @@ class TranscriptView:
         return ""
 
     def _reasoning(self, event: Event) -> str:
-        if not self._answer.has_reasoning:  # it came at once
+        if not self._answer.has_reasoning:  # the reasoning arrived whole, without deltas
             since = event.timestamp - number(event.data.get("seconds"))
             self._answer.think(event.content, self._waits_since or since)
         return self._end_thinking(event.timestamp)
@@ -662,7 +662,7 @@ class TranscriptView:
     def _print_call(self, event: Event, state: CallState, result: str) -> str:
         call = self._calls.pop(calls.id_of(event), None) or calls.made_of(event, state)
         if call.has_task:
-            return ""  # the line of the task tells more
+            return ""  # the task's line shows more
         call.state, call.result, call.duration = state, result, number(event.data.get("duration"))
         call.command = event.data.get("command") or {}
         call.unasked = bool(event.data.get("unasked"))
@@ -687,7 +687,7 @@ class TranscriptView:
         return self._lines.todo([item for item in self._plan if item not in before])
 
     def changed(self, event: Event, *, has_diff: bool = True) -> str:
-        """Render a changed file; if an edit changed it, on that edit's line.
+        """Render a changed file; if an edit call changed it, on the line of that call.
 
         Args:
             has_diff: False to omit a diff that has just been shown.
@@ -710,7 +710,7 @@ class TranscriptView:
             call.has_task = True
         part = event.data.get("part") or self._tasks.get(name, {}).get("part") or {}
         if not number(task.get("ended")):
-            self._tasks[name] = {**task, "part": part}  # the call that it did last
+            self._tasks[name] = {**task, "part": part}  # with the task's last call
             return ""
         self._ended.add(name)
         self._tasks.pop(name, None)
@@ -768,7 +768,7 @@ class TranscriptView:
         return lines
 
     def _told(self, data: Mapping[str, Any], key: str) -> str:
-        """Return a text that an event has in each language; empty if it has none."""
+        """Return an event's text in the language of this view; empty if the event has no such text."""
         texts = data.get(key)
         return in_language(texts, self._language) if texts else ""
 

@@ -60,7 +60,7 @@ COMMANDS = [  # the most used commands first
     "keys",
     "exit",
 ]
-GROUPS = {  # of `/help`; /unfold and /editor are among the keys
+GROUPS = {  # for `/help`, which lists /unfold and /editor with the keys
     "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "export", "exit"],
     "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "background"],
     "files": ["diff", "undo", "redo", "time", "memory", "copy"],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.subagents import TaskRecord, TaskStore
 
 _EPILOG = """\
-Tasks of runs without a session are not recorded and not listed.
+Tasks in runs without a session are neither recorded nor listed.
 Exit codes: 0 done, 1 the task did not stop in time, 2 wrong usage or no such task.
 
 examples:
@@ -36,7 +36,7 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="list tasks, newest first")
-    listing.add_argument("--session", metavar="ID", help="only tasks of this session")
+    listing.add_argument("--session", metavar="ID", help="only tasks in this session")
     add_json(listing)
     for name, summary in (("show", "show all details of a task"), ("kill", "stop a task in any process")):
         action = actions.add_parser(name, help=summary)

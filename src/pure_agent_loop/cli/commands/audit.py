@@ -41,10 +41,10 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     describe(parser, "Show the audit log of tool calls and verify that it is unchanged.", _EPILOG)
     actions = add_actions(parser)
     listing = _with_file(actions, "list", "list matching calls, newest last")
-    listing.add_argument("--session", metavar="ID", help="only calls of this session")
-    listing.add_argument("--tool", metavar="NAME", help="only calls of this tool")
+    listing.add_argument("--session", metavar="ID", help="only calls in this session")
+    listing.add_argument("--tool", metavar="NAME", help="only calls to this tool")
     moment = "2h (ago), or a local time: 2026-01-31T18:00"
-    listing.add_argument("--since", type=point_in_time, metavar="T", help=f"only from T on: {moment}")
+    listing.add_argument("--since", type=point_in_time, metavar="T", help=f"only since T: {moment}")
     listing.add_argument("--until", type=point_in_time, metavar="T", help="only before T")
     listing.add_argument(
         "--status",
@@ -57,7 +57,10 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     show.add_argument("number", type=positive, metavar="SEQ", help="number from 'pal audit list'")
     verify = _with_file(actions, "verify", "check that no line was changed, removed or inserted")
     verify.add_argument(
-        "--contains", default="", metavar="HASH", help="earlier last hash that the log must contain"
+        "--contains",
+        default="",
+        metavar="HASH",
+        help="last hash from an earlier check; the log must contain it",
     )
     actions.add_parser("path", help="print the path of the log")
 

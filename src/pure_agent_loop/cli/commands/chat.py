@@ -1,4 +1,4 @@
-"""The command ``chat``, which is also plain ``pal``: a conversation at a terminal, else one answer."""
+"""The command ``chat``, which plain ``pal`` also runs: a conversation at a terminal, else one answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pure_agent_loop.runs import Embedded, model_at, show_url
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.toolbox import Shell
 
-NEEDED = ("prompt_toolkit", "rich")  # packages of the extra [cli]
+NEEDED = ("prompt_toolkit", "rich")  # packages from the [cli] extra
 
 
 def add_chat(parser: argparse.ArgumentParser) -> None:

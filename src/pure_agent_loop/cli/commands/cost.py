@@ -46,7 +46,7 @@ def add_cost(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", choices=groups, default="day", help="what to sum up (default: day)")
     moment = "2h (ago), or a local time: 2026-01-31T18:00"
     parser.add_argument(
-        "--since", type=point_in_time, metavar="T", default=0.0, help=f"only from T on: {moment}"
+        "--since", type=point_in_time, metavar="T", default=0.0, help=f"only since T: {moment}"
     )
     add_options(parser, SessionOptions, only=("database",))
     add_json(parser)

@@ -77,7 +77,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     describe(
         parser,
-        "Check what a model server supports with small requests, in each protocol that it has: chat "
+        "Use small requests to check what a model server supports, in each protocol that it has: chat "
         "completions, Messages, Responses, Gemini. Print a table for each, the recommended model name and "
         "tool mode, and a profile to paste. Default: the model that 'pal run' would use.",
         _EPILOG,
@@ -115,7 +115,7 @@ def doctor(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _plan(endpoint: EndpointOptions) -> Endpoint | Embedded:
-    """Choose the server. For an address of Anthropic or Google, the key of that provider is used."""
+    """Choose the server. For a URL of Anthropic or Google, use that provider's key."""
     maker = protocol_at(endpoint.base_url or os.environ.get("PAL_BASE_URL") or "")
     named = endpoint.model or os.environ.get("PAL_MODEL") or ""
     if not maker or protocol_of(named):
@@ -234,7 +234,7 @@ def _as_text(found: Survey, has_key: bool, output: CommandOutput) -> str:
     }
     labels = aligned(map(shown_name, head))
     lines = "".join(f"{label}  {one_line(text)}\n" for label, text in zip(labels, head.values(), strict=True))
-    # Two columns less, for the mark of a notice in a conversation.
+    # Two columns fewer, because a notice in a conversation begins with a mark.
     width = shutil.get_terminal_size((WIDTH, 24)).columns - 2
     return survey_text(
         found, width, head=lines, paint=lambda verdict, text: output.paint(_COLOURS[verdict], text)

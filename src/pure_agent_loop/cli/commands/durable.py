@@ -84,7 +84,7 @@ def add_submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", metavar="ID", help="session to continue (default: a new one)")
     parser.add_argument("--priority", type=positive, metavar="N", help="1 or more; lower numbers run first")
     parser.add_argument(
-        "--max-attempts", type=positive, metavar="N", help="attempts of a run that crashes its process"
+        "--max-attempts", type=positive, metavar="N", help="attempts for a run that crashes its process"
     )
     parser.add_argument("--wait", action="store_true", help="wait for the answer and print it")
 

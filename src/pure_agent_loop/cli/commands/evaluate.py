@@ -33,8 +33,8 @@ DESCRIPTION = "Evaluate an agent or a model with your own cases."
 EPILOG = """\
 FILE is a Python file with a Dataset and optionally an Agent, or YAML, JSON or JSON lines. The agent comes
 from the file or from --agent, and --model replaces its model; the default is the chosen model without tools.
-With --out, the same command resumes an evaluation that was ended. Exit codes: 0 enough cases passed and
-nothing is worse beyond chance than in --compare, or than with the first of several models; else 1.
+With --out, the same command resumes an interrupted evaluation. Exit codes: 0 if enough cases passed and
+no score is worse beyond chance than in --compare, or than with the first of several models; else 1.
 """
 
 
@@ -175,7 +175,7 @@ def _former_of(report: EvaluationReport, former: Sequence[EvaluationReport], pat
     """Return the earlier report of the same model, or the only one.
 
     Raises:
-        ConfigError: None of several reports is of this model.
+        ConfigError: There are several reports, and not exactly one is of this model.
     """
     model = report.about.get("model")
     same = [each for each in former if each.about.get("model") == model] or former
@@ -185,7 +185,7 @@ def _former_of(report: EvaluationReport, former: Sequence[EvaluationReport], pat
 
 
 def _places(out: Path | None) -> tuple[Path | None, SqliteStore | None]:
-    """Return the file for outcomes, and the store of the sessions next to the report.
+    """Return the file for outcomes and the session store, both next to the report.
 
     Raises:
         ConfigError: The report cannot be written.

@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 _EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
 OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM Studio,
-llama.cpp, vLLM), else the embedded model of the extra [local]. Standard error shows the choice.
+llama.cpp, vLLM), else the embedded model from the [local] extra. Standard error shows the choice.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limit reached, 4 calls denied, or pending without a
-terminal to ask at, 75 temporary failure (retry later), 130 stopped by Ctrl-C.
+terminal to ask on, 75 temporary failure (retry later), 130 stopped by Ctrl-C.
 
 examples:
   pal run "Which files are in the docs folder?"
@@ -90,7 +90,7 @@ def add_run(parser: argparse.ArgumentParser, arguments: str = "TASK") -> None:
         "task",
         nargs="*",
         metavar="TASK",
-        help="the task; piped text is its context, or the task if missing",
+        help="the task; piped text is its context, or the task if none is given",
     )
     add_options(parser.add_argument_group("model"), ModelOptions)
     add_options(parser.add_argument_group("work"), PromptOptions, ToolOptions, AnswerOptions)
@@ -196,7 +196,7 @@ def make_agent(
     """Create the agent that the options describe.
 
     Args:
-        on_ask: Answers questions about calls; None if nothing can.
+        on_ask: Function that answers questions about calls; None if nothing can answer them.
         trusted: Instructions in the folder, if they are trusted.
         is_attended: True if a person can answer questions.
         remembered: The person's notes about the folder.
@@ -252,7 +252,7 @@ def _ask_function(
 ) -> AskFunction | None:
     """Return the function that asks the user.
 
-    The current options may answer questions that a session recorded.
+    The current options may already answer questions that are recorded in a session.
     """
     if options.session is None and not is_resuming(options):
         return None if questions is None else questions.wait

@@ -40,7 +40,7 @@ examples:
 """
 _ON_ONE = (
     ("show", "show a schedule and its newest runs"),
-    ("remove", "remove a schedule; its started runs continue"),
+    ("remove", "remove a schedule; runs already started continue"),
     ("pause", "pause a schedule until 'resume'"),
     ("resume", "resume a paused schedule"),
     ("run", "start a run now"),

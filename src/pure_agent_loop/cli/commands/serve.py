@@ -108,7 +108,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         "--keep-days",
         type=positive,
         metavar="N",
-        help="delete sessions and runs not used for N days, each day (default: keep them)",
+        help="each day, delete sessions and runs not used for N days (default: keep them)",
     )
     work.add_argument(
         "--grace",

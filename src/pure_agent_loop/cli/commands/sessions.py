@@ -87,7 +87,7 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         type=lambda name: _OTHER_FORMATS.get(name, name),
-        help="format of the document (default: by the ending of FILE)",
+        help="document format (default: from the extension of FILE)",
     )
     export.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
     fork = _action(actions, "fork", "start a new session from a point in another", has_id=True)
@@ -139,7 +139,7 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
         excerpts = {info.id: text for info in matches if (text := _excerpt(info, store, options.words))}
         matches = [info for info in matches if info.id in excerpts]
     newest: dict[str, SessionInfo] = {}
-    for info in matches:  # one row for all versions: the one used last
+    for info in matches:  # of all versions, only the one used last gets a row
         newest.setdefault(firsts.get(info.id, info.id), info)
     matches = list(newest.values())
     shown = [_summary(info, store) for info in matches[: options.limit]]

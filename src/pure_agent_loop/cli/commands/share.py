@@ -1,4 +1,4 @@
-"""The command ``share``: links to sessions, which the server of this machine shows without a login."""
+"""The command ``share``: links to sessions, which this machine's server shows without a login."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pure_agent_loop.support.terminal import one_line
 
 _DEFAULT_ADDRESS = "http://127.0.0.1:8484"
 _EPILOG = """\
-The link shows the session as it is now, without later messages, to everybody who has it; no login is needed.
-'pal serve' with the same --folder shows it. It is printed once: only a digest of it is stored. Deleting the
-session ends its links.
+The link shows the session as it is now, without later messages, to everyone who has the link; no login is
+needed. 'pal serve' with the same --folder serves it. The link is printed once: only its digest is stored.
+Deleting the session ends its links.
 
 examples:
   pal share
@@ -37,7 +37,7 @@ examples:
 
 def add_share(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    describe(parser, "Share a session by a read-only link with an end date.", _EPILOG)
+    describe(parser, "Share a session through a read-only link that expires.", _EPILOG)
     parser.add_argument(
         "id", metavar="SESSION", nargs="?", help="session (default: the last one in this folder)"
     )
@@ -49,7 +49,7 @@ def add_share(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"days until the link ends (default: {LinkFolder.DAYS})",
     )
-    what.add_argument("--list", action="store_true", help="list the links in force")
+    what.add_argument("--list", action="store_true", help="list active links")
     what.add_argument("--end", metavar="LINK", help="end a link, by its id, token or address")
     parser.add_argument(
         "--folder", metavar="DIR", help="folder for the server's data (default: the data folder)"

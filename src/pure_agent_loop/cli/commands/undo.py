@@ -33,7 +33,7 @@ def add_undo(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     describe(
         parser,
-        "Restore the files of a workspace to their content before the last step that changed "
+        "Restore a workspace's files to how they were before the last step that changed "
         "something, or before an earlier step. Files changed since then are left alone.",
         _EPILOG,
     )

@@ -42,7 +42,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agents",
         metavar="MODULE:NAME",
-        help="agent, dict of agents by name, or function that makes it "
+        help="agent, dict of agents by name, or function that makes either "
         "(default: agent 'default', model of 'pal run', read-only tools)",
     )
     add_options(parser, ServingOptions, only=("deps", "download"))
@@ -59,7 +59,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODEL=N/S",
-        help="start at most N runs of MODEL per S seconds; repeatable",
+        help="start at most N runs with MODEL per S seconds; repeatable",
     )
     parser.add_argument(
         "--lease",
@@ -80,22 +80,24 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=3,
         metavar="N",
-        help="attempts of a run that crashes its process (default: 3)",
+        help="attempts for a run that crashes its process (default: 3)",
     )
     parser.add_argument(
         "--health",
         type=_address,
         metavar="[ADDRESS:]PORT",
-        help="serve /live, /ready and /metrics there, without a token (address: 127.0.0.1)",
+        help="serve /live, /ready and /metrics here, without a token (default address: 127.0.0.1)",
     )
     add_stop_with_stdin(parser)
     add_log_options(parser)
 
 
 def add_stop_with_stdin(parser: Any) -> None:
-    """Add the option with which a parent process starts a child."""
+    """Add the option that a parent process passes to its child."""
     parser.add_argument(
-        "--stop-with-stdin", action="store_true", help="stop when standard input ends, e.g. with the parent"
+        "--stop-with-stdin",
+        action="store_true",
+        help="stop when standard input ends, e.g. when the parent exits",
     )
 
 
@@ -215,7 +217,7 @@ def load_agents(
 
 
 def with_conversations(agents: Mapping[str, Agent], output: CommandOutput) -> dict[str, Agent]:
-    """Return the agents, and one that continues runs from this user's conversations on this machine."""
+    """Return the agents, plus one that continues runs from this user's conversations on this machine."""
     return {**agents, agent_name(): ConversationAgent(output)}
 
 

@@ -281,7 +281,7 @@ class _Session:
         self._chosen[_FIELDS[option]] = value
         vars(self._options).update(self._chosen)
         if option == "thought_level" and self._talk is not None:
-            await self.command("model", self._talk.choice.model)  # a client's thinking level is fixed
+            await self.command("model", self._talk.choice.model)  # a client cannot change its thinking level
 
     # -- work -------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class MessageCollector(CommandOutput):
 
 
 class DeferredQuestions(TerminalQuestions):
-    """Used before the editor can show questions: denies each question and records that there was one."""
+    """Denies each question while the editor cannot show questions yet, and records that one was asked."""
 
     def __init__(self, output: CommandOutput) -> None:
         super().__init__(output, -1)

@@ -58,7 +58,7 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
         ("remove", "remove a server and its stored data"),
         ("test", "start a server and list its tools"),
         ("login", "log in to a server in the browser"),
-        ("logout", "delete the login of a server"),
+        ("logout", "delete the login for a server"),
     ):
         action = actions.add_parser(name, help=summary)
         action.add_argument("name", metavar="NAME")
@@ -75,7 +75,7 @@ def _add_new(parser: argparse.ArgumentParser) -> None:
     for name, form, summary in (
         ("env", "NAME=VALUE", "environment variable for the server"),
         ("inherit", "NAME", "pass on a variable of your environment"),
-        ("header", "'NAME: VALUE'", "HTTP header of each request"),
+        ("header", "'NAME: VALUE'", "HTTP header for each request"),
         ("oauth", "NAME=VALUE", "OAuth setting, such as client_id=..."),
     ):
         text = f"{summary}; repeatable"
@@ -212,7 +212,7 @@ def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[Server
 
     identity = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
     settings = settings_from_table(name, identity, shown)
-    assert settings is not None  # None only for a disabled server, and `disabled` was left out
+    assert settings is not None  # None only if `disabled` is set, which `identity` does not contain
     return settings, forget_login(settings)
 
 

@@ -1,4 +1,4 @@
-"""How workers fire schedules: exactly one worker fires, submits, and claims each delivery.
+"""Workers fire schedules; exactly one worker does each step: firing, submitting, delivering.
 
 Each due time is inserted as a row, in the transaction that advances the schedule. Each later change to the
 row's state is made by the first available worker, so that a worker may die between any two changes.
@@ -96,7 +96,7 @@ class Firings:
         self._client, self._database, self.owner, self.now = client, client.database, owner, now
 
     def look(self) -> tuple[float, bool]:
-        """Collect ended runs, fire due schedules, and submit their runs, if there are any; see `left`."""
+        """Collect ended runs, fire due schedules, and submit their runs, if any; return what `left` does."""
         seconds, is_open = self.left()
         if not is_open and seconds > 0:
             return seconds, is_open
@@ -106,12 +106,12 @@ class Firings:
         return self.left()
 
     def left(self) -> tuple[float, bool]:
-        """Return the seconds until something is due, and whether a firing has no outcome yet."""
+        """Return the seconds until something is due, and whether any firing has no outcome yet."""
         ((due, retry, is_open),) = self._database.rows(_LEFT)
         return min(math.inf if at is None else at for at in (due, retry)) - self.now(), bool(is_open)
 
     def watch(self, seconds: float) -> contextlib.AbstractContextManager[ChangeWatch]:
-        """Watch schedules and the ends of their runs; poll each `seconds` if there are no notifications."""
+        """Watch schedules and the ends of their runs; poll every `seconds` if there are no notifications."""
         return self._database.listener.watch(WORK, SCHEDULES, poll=seconds)
 
     def fire(self) -> list[str]:
@@ -244,7 +244,7 @@ class Firings:
 def _left_out(
     schedule: Schedule, times: Times, next_at: float, dues: Sequence[float], now: float
 ) -> Iterator[tuple[float, str, str]]:
-    """Yield the newest due time for which no run starts, with the state and a detail that counts them."""
+    """If due times are left without a run, yield the newest, its state, and a detail with their number."""
     if dues and dues[0] <= next_at:
         return
     until = dues[0] - 0.001 if dues else now  # due times have a resolution of milliseconds
@@ -291,7 +291,7 @@ def _load_schedule(name: str, spec: str) -> Schedule | None:
 
 
 def _after_run(schedule: Schedule, info: TaskInfo) -> tuple[str, str]:
-    """Return the state of a firing after the end of its run, with the reason."""
+    """Return a firing's state after its run has ended, and the reason for that state."""
     if info.status != "completed":
         return "failed", f"the run is {info.status}: {info.error or info.stop_reason}"
     if schedule.prompt_file is not None and info.content.strip() == HEARTBEAT_OK:

@@ -21,7 +21,7 @@ def bring_notices(
     prompts: Prompts,
     inbox: Inbox,
 ) -> None:
-    """Move the notices of a session to the inbox of its run. The session must be open for that run.
+    """Move a session's notices to the inbox of its run. The session must be open for that run.
 
     A notice counts as read when the session's records contain it, so a process that dies earlier loses
     nothing.

@@ -45,7 +45,7 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
     """Write an answer to its file.
 
     Args:
-        record_progress: Function that records the offset of the entry before the write.
+        record_progress: Function that records the entry's offset before the write.
     """
     path = Path(pending.delivery.target)
     try:

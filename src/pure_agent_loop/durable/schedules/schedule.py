@@ -122,7 +122,7 @@ def due_times(times: Times, next_at: float, now: float, missed: str, limit: int)
     """Return the times to run now, oldest first.
 
     Args:
-        next_at: First due time that was not checked yet.
+        next_at: First due time that has not been checked yet.
         missed: Treatment of missed times: ``skip``, ``once`` or ``all``.
         limit: Maximum number of missed times, for ``all``.
     """
@@ -196,7 +196,7 @@ class Schedule:
         timezone: Time zone of `cron`; ``local`` for the time zone of this machine.
         missed: Due times that no worker fired in time: ``skip`` them, run the newest (``once``), or run
             ``all``. Due times without a run are recorded as one firing with the state ``skipped``.
-        max_missed: Maximum number of missed runs, the newest ones, for ``all``.
+        max_missed: Maximum number of missed due times to run for ``all``; the newest ones are run.
         deliver: Target of the answer; None to only store it.
         enabled: False to pause the schedule.
         session: Session of all runs; ``same`` for a session named after the schedule, None for a new session
@@ -279,7 +279,7 @@ class Schedule:
         )
 
     def session_id(self) -> str | None:
-        """Return the session of the runs; None for a new session per run."""
+        """Return the session for the runs; None for a new session per run."""
         return f"schedule.{self.name}" if self.session == SAME else self.session
 
     def shown_due(self, due: float) -> str:

@@ -1,4 +1,4 @@
-"""Schedules of a worker: check them when one is due or has changed, and deliver answers."""
+"""Check a worker's schedules when one is due or has changed, and deliver answers."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
 
 MAX_CONTINUATIONS = 10  # maximum continuations of a response that the server paused
-# No control tokens: servers of closed models read none from the text of a request.
+# No control tokens, because servers of closed models do not parse any in a request's text.
 _PROFILE = Profile("Anthropic Messages", thinking={}, control_tokens=())
 _COUNTED = frozenset({
     "cache_control", "context_management", "mcp_servers", "messages", "model", "output_config", "system",
@@ -207,7 +207,7 @@ class AnthropicClient(ProtocolClient):
 
 
 def _with_mode(profile: Profile, family: ClaudeFamily) -> Profile:
-    """Return the profile: a typed answer is constrained output if the model supports it, else a call."""
+    """Return the profile with typed answers as constrained output if the model supports it, else as calls."""
     return replace(profile, output_mode="native" if family.takes_format else "tool")
 
 
@@ -218,7 +218,7 @@ def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | No
 
 
 def _with_betas(options: JsonObject, betas: tuple[str, ...]) -> JsonObject:
-    """Return the transport options, with the header for betas."""
+    """Return the transport options, with the betas header."""
     if not betas:
         return options
     headers = dict(options.get("extra_headers") or {})

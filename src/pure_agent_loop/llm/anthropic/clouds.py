@@ -61,7 +61,7 @@ class CloudClient(AnthropicClient):
         base_url: URL of a gateway; default the cloud's variable, else the cloud. The environment's key and
             credentials are used for the cloud and for the variable's URL only.
         thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
-        region: Region of the cloud; default its variables.
+        region: The cloud's region; default the cloud's variables.
         credentials: Credentials of the cloud's library; by default, those that the library finds.
         family: What the model accepts; if None, chosen by its name.
         settings: ``caches``, ``prepared``, ``timeout`` and ``default_headers`` of `AnthropicClient`.
@@ -77,7 +77,7 @@ class CloudClient(AnthropicClient):
     body_version: ClassVar[str]
     region_variables: ClassVar[tuple[str, ...]]
     hosts: ClassVar[re.Pattern[str]]
-    # Features that the cloud lacks: request fields by feature, and types of server tools.
+    # Features that the cloud lacks: by request field, and by server tool type.
     missing_fields: ClassVar[Mapping[str, str]]
     missing_tools: ClassVar[re.Pattern[str]]
     refused_headers: ClassVar[tuple[str, ...]] = _SIGNED
@@ -294,7 +294,7 @@ class _CloudTransport:
     """See `Transport`. Authorizes each request.
 
     Args:
-        transports: Transports by URL: for whole responses, and for streams.
+        transports: Two transports by URL, the first for whole responses, the second for streams.
         authorize: Method of the client that returns the headers for a URL and a body. The method is held
             weakly, as in `Connections`.
     """
@@ -311,7 +311,7 @@ class _CloudTransport:
         return await transport.post(body, {**options, "extra_headers": headers})
 
     async def get(self, url: str, seconds: float) -> Any:
-        """Not supported: a cloud has no URL with facts about models."""
+        """Not supported, because no URL of a cloud describes its models."""
         raise NotImplementedError
 
     async def close(self) -> None:

@@ -89,7 +89,7 @@ class ClaudeFamily:
 
 
 def _model(names: str, *versions: str) -> str:
-    """Return the pattern of Claude models; a version is followed by a date or nothing."""
+    """Return the pattern for Claude models whose version is followed by a date or by nothing."""
     numbers = "|".join(version.replace(".", "[-.]") for version in versions)
     return rf"claude-(?:{names})-(?:{numbers})(?![-.]?\d{{1,2}}(?!\d))"
 
@@ -182,7 +182,7 @@ def family_for(model: str) -> ClaudeFamily:
     """Return the family of a model by its name.
 
     Args:
-        model: Name, also with a prefix or suffix of a cloud, such as ``anthropic.claude-opus-4-6-v1:0``.
+        model: Name, possibly with a cloud's prefix or suffix, such as ``anthropic.claude-opus-4-6-v1:0``.
     """
     name = model.lower()
     return next((family for family in FAMILIES if re.search(family.models, name)), OTHER)
@@ -193,7 +193,7 @@ def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
 
     Args:
         family: The family found by the model's name.
-        info: The ``ModelInfo`` of ``GET /v1/models/NAME``; other rules stay unchanged.
+        info: The ``ModelInfo`` from ``GET /v1/models/NAME``; rules that it does not mention stay unchanged.
     """
     capabilities, limit = mapping_of(info.get("capabilities")), info.get("max_tokens")
     known: JsonObject = {"max_output": limit} if type(limit) is int and limit > 0 else {}

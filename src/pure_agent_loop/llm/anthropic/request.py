@@ -1,8 +1,8 @@
 """Requests of the Messages protocol: a history in the chat-completions shape, written as blocks. Pure.
 
 A response that holds more than text and calls (thinking, citations, server tools) is kept whole, as `BLOCKS`
-of its message, and sent back to the server and model it came from. Thinking of another model is never sent:
-it has no valid signature. Source of the rules: https://docs.anthropic.com/en/api/messages.
+of its message, and sent back to the server and model it came from. Another model's thinking is never sent,
+because it has no valid signature. Source of the rules: https://docs.anthropic.com/en/api/messages.
 """
 
 from __future__ import annotations
@@ -36,19 +36,17 @@ from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import present
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
-HANDLES = (
-    "server_handles"  # field: ids of objects on the server, such as its container, by field of the request
-)
-PREFIX = "blocks_after"  # field: digest of everything before the blocks of the response
-TOOLS = "tools_at_start"  # field: `tools` of the request, if no earlier response in the history has them
+HANDLES = "server_handles"  # field: ids of server objects, such as the container, by request field
+PREFIX = "blocks_after"  # field: digest of everything before the response's blocks
+TOOLS = "tools_at_start"  # field: the request's `tools`, if no earlier response in the history records them
 CHANGES = "tool_changes"  # field: changes to these tools, sent as a system entry before the response
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 TOOLS_BETA = "inline-tools-2026-09-15"
 SUMMARY_BETA = "compact-2026-09-04"
-# Beta header of an edit, by the first word of the edit's type.
+# Beta header for each edit, by the first word of the edit's type.
 _EDIT_BETAS = {"compact": "compact-2026-01-12", "clear": "context-management-2025-06-27"}
 MAX_ID = 64  # maximum characters of a call's id
-MIN_BUDGET = 1_024  # smallest budget for thinking, in tokens
+MIN_BUDGET = 1_024  # smallest thinking budget, in tokens
 CONTINUE = "Continue."  # a request must begin and end with a user message
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _THINKING = ("thinking", "redacted_thinking")
@@ -126,7 +124,7 @@ class RequestWriter:
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
             tools: Tool schemas in the shape of chat completions or of this protocol.
-            options: Request options, of chat completions or of this protocol, and ``extra_body``.
+            options: Request options, named as in chat completions or as in this protocol, and ``extra_body``.
             stream: Whether to stream the response.
 
         Raises:
@@ -157,7 +155,7 @@ class RequestWriter:
             body["system"] = system
         body["messages"] = turns.messages
         # Add cache marks first, then the caller's own fields.
-        kept = turns.kept()  # taken before cache marks are added, because their places change
+        kept = turns.kept()  # taken before cache marks are added, because they move from request to request
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
@@ -173,12 +171,12 @@ class RequestWriter:
         return MessagesRequest(body, tuple(dict.fromkeys(betas)), kept, tuple(turns.left_out))
 
     def _handles(self, messages: Iterable[Message]) -> dict[str, str]:
-        """Return the newest ids of the objects that the server holds, also for messages before a summary."""
+        """Return the newest ids of the objects that the server holds, including any from before a summary."""
         own = (m[HANDLES] for m in messages if HANDLES in m and get(m.get(META), "origin") == self.origin)
         return {name: handle for held in own for name, handle in held.items()}
 
     def _since_summary(self, history: list[Message]) -> list[Message]:
-        """Return the history from the server's newest summary on, which replaces all messages before it."""
+        """Return the history from the server's newest summary, which replaces everything before it."""
         for number in range(len(history) - 1, -1, -1):
             message = history[number]
             if BLOCKS not in message or not _may_hold_summary(message[BLOCKS]):
@@ -194,10 +192,10 @@ class RequestWriter:
         tools: Tools,
         body: JsonFields,
     ) -> _Turns:
-        """Write the history with the tools that keep the most thinking valid: earlier or current ones.
+        """Write the history with the tools, earlier or current, that keep the most thinking valid.
 
-        Changes of earlier tools are system entries, each at the place where it was first sent. Only the
-        newest tools recorded in a response are tried: earlier tools keep even less.
+        Changes to earlier tools are system entries, each at the place where it was first sent. Of the tools
+        recorded in responses, only the newest are tried, because older ones keep even less thinking valid.
         """
 
         def written(start: list[JsonObject], *, is_earlier: bool) -> _Turns:
@@ -218,7 +216,7 @@ class RequestWriter:
         return now
 
     def _written(self, history: list[Message], turns: _Turns) -> _Turns:
-        """Add a history to empty turns, reusing messages already written for an equal beginning."""
+        """Add a history to empty turns, reusing messages already written for the same beginning."""
         binds = self.family.binds_thinking
         settings = (
             self.origin,
@@ -237,7 +235,7 @@ class RequestWriter:
         return turns
 
     def _options(self, options: Options) -> JsonObject:
-        """Return the fields for the options, thinking included."""
+        """Return the request fields for the options, including thinking."""
         fields: JsonObject = self.family.thinking_fields(options.get("thinking_level") or self.level)
         for name, value in OPTIONS.read(options):
             if name == "stop_sequences":
@@ -270,7 +268,7 @@ class RequestWriter:
         fields[name] = value
 
     def _check_sampling(self, fields: JsonFields) -> None:
-        """Reject sampling options that exclude thinking. Source: Anthropic's page "Extended thinking"."""
+        """Reject sampling options that thinking excludes. Source: Anthropic's page "Extended thinking"."""
         kind = (fields.get("thinking") or {}).get("type")
         if kind not in ("enabled", "adaptive") or self.family.thinking == "enabled":  # another vendor's
             return
@@ -298,7 +296,7 @@ class RequestWriter:
             return
         if form is not None and form.get("type") == "json_schema":
             schema = form["json_schema"]["schema"]
-            if not is_closed(schema):  # raise a refusal, after which the next response format is tried
+            if not is_closed(schema):  # raise it as a refusal, so that the next response format is tried
                 said = "output_config.format: the json_schema has free keys or refers to itself"
                 raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
             self._config(fields, format={"type": "json_schema", "schema": _strict(schema)})
@@ -336,7 +334,7 @@ class RequestWriter:
         return choice
 
     def _forced(self, choice: JsonObject, wanted: object, body: JsonFields) -> JsonObject | None:
-        """Return a choice that forces a call, if the model accepts it; None to drop a default."""
+        """Return a choice that forces a call; None to drop a default that the model rejects."""
         rule = self.family.takes_forced_choice
         is_thinking = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
         if rule == "yes" or (rule == "without_thinking" and not is_thinking):
@@ -352,7 +350,7 @@ class RequestWriter:
 
 
 def with_handles(body: JsonFields, handles: JsonFields) -> JsonObject:
-    """Return a body that names the objects that the server holds, unless the caller has named others."""
+    """Return a body with the ids of the objects that the server holds, unless the caller set others."""
     own = {
         name: {"id": handles[name], **body[name]} for name in handles if isinstance(body.get(name), Mapping)
     }
@@ -385,10 +383,10 @@ class _Turns:
     keeps_invalid: bool = False
     valid: int = 0  # number of responses whose thinking is valid
     invalid: int = 0  # number of responses whose thinking is no longer valid
-    reaches_now: bool = True  # whether entries can change the tools to the current ones
+    reaches_now: bool = True  # whether system entries can turn `tools` into the current tools
     changes_tools: bool = False
     has_summary: bool = False
-    _in_force: JsonObject | None = None  # tools by name, once the response with `tools` was added
+    _in_force: JsonObject | None = None  # current tools by name, once the response with `tools` is added
     _new_changes: list[JsonObject] = field(default_factory=list)
     _turns: list[JsonObject] = field(default_factory=list)
     _ids: dict[str, str] = field(default_factory=dict)
@@ -414,7 +412,7 @@ class _Turns:
         else:
             blocks = _parts(message["content"])
         if not blocks:
-            if self._turns and self._turns[-1]["role"] == "system":  # drop an entry that no response follows
+            if self._turns and self._turns[-1]["role"] == "system":  # drop a system entry without a response
                 self._turns.pop()
                 self._in_force = None
             return
@@ -522,7 +520,7 @@ class _Turns:
         if blocks is None:
             return [*_parts(message.get("content")), *calls]
         self.has_summary = self.has_summary or any(map(_is_summary, blocks))
-        if "compact" not in self.edits:  # the server's marks are not part of the history
+        if "compact" not in self.edits:  # compaction blocks other than summaries belong to this edit
             blocks = [block for block in blocks if block["type"] != "compaction" or _is_summary(block)]
             blocks = blocks or _parts(message["content"])
         after = message.get(PREFIX)
@@ -547,7 +545,7 @@ class _Turns:
         return {"type": "tool_use", "id": self._id(call["id"]), "name": function["name"], "input": arguments}
 
     def _id(self, call_id: str) -> str:
-        """Return an id of letters, digits, ``_`` and ``-``, different for different ids."""
+        """Return an id of letters, digits, ``_`` and ``-`` that is unique to this call id."""
         if call_id not in self._ids:
             clean = _NOT_IN_ID.sub("_", call_id)
             if clean != call_id or not clean or len(clean) > MAX_ID:
@@ -559,7 +557,7 @@ class _Turns:
 def _own_blocks(
     message: Message, origin: str, calls: Sequence[JsonObject] | None = None
 ) -> list[JsonObject] | None:
-    """Return the kept blocks of a response with the history's calls.
+    """Return a response's kept blocks, with its calls as they are in the history.
 
     None if the message has no blocks, has changed, or came from another server or model.
     """
@@ -620,7 +618,7 @@ def _text(text: str) -> JsonObject:
 
 
 def _parts(content: Any) -> list[JsonObject]:
-    """Return blocks for a content; blank texts are omitted, because the server rejects them."""
+    """Return the blocks for a message's content; blank texts are omitted, because the server rejects them."""
     written = written_content(content, _text, _media)
     return [{**block, **_mark_of(part)} if part else block for part, block in written]
 
@@ -681,7 +679,7 @@ def _tools_in(history: Iterable[Message]) -> list[JsonObject]:
 
 
 def _changes(in_force: JsonFields, tools: Tools) -> list[JsonObject] | None:
-    """Return the blocks that change the current tools to these; None if no blocks can do that."""
+    """Return the blocks that turn the current tools into `tools`; None if no blocks can do that."""
     wanted = {tool.get("name", ""): tool for tool in tools}
     if "" in wanted or "" in in_force:  # an entry without a name is a whole MCP server
         return None
@@ -709,7 +707,7 @@ def _kind(tool: JsonFields) -> str:
 
 
 def _apply(in_force: JsonObject, changes: Iterable[JsonFields]) -> None:
-    """Change the current tools."""
+    """Apply changes to the current tools, in place."""
     for change in changes:
         tool = change["tool"]
         if change["type"] == "tool_removal":
@@ -777,7 +775,8 @@ def _has_marks(body: JsonFields) -> bool:
 def _fit_open_round(body: JsonObject) -> None:
     """Make thinking and the newest round consistent, for models with a thinking budget.
 
-    With thinking, the response of an open round must begin with thinking; otherwise it must not hold any.
+    With thinking on, the response in an open round must begin with thinking. With thinking off, that response
+    must not hold any.
     """
     turns = body["messages"]
     if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":
@@ -800,7 +799,7 @@ def _mark(body: JsonObject) -> None:
         for number in loaded[-1:]:  # a deferred tool is not part of the prefix
             fixed[number] = {**fixed[number], **CACHE_MARK}
             marks -= 1
-    # Number of blocks since the last mark; begins high, so that the last block is marked.
+    # Number of blocks since the last mark; starts high, so that the last block is marked.
     distance = MARK_EVERY
     turns = body["messages"]
     for place in range(len(turns) - 1, -1, -1):

@@ -97,7 +97,7 @@ class MessagesReader(ProtocolReader):
             handles: `handles` of all parts.
         """
         extra: JsonObject | None = None
-        if self.stop_reason == "max_tokens":  # the server would reject a server tool without a result
+        if self.stop_reason == "max_tokens":  # the server would reject a server tool call without a result
             while blocks and blocks[-1]["type"] == "server_tool_use":
                 blocks = blocks[:-1]
         is_plain = not any(set(block) - _PLAIN_KEYS.get(block["type"], set()) for block in blocks)
@@ -128,7 +128,7 @@ class MessagesReader(ProtocolReader):
         if index is None:
             index = next(reversed(self._open), None)
         if kind == "content_block_delta" and event.get("delta"):
-            if index not in self._open:  # some gateways leave out the start of a text
+            if index not in self._open:  # some gateways omit a block's start event
                 yield from self._begin(index, {"type": _OPENED_BY[event["delta"].get("type")]})
             yield from self._open[index].add(event["delta"])
         elif kind == "content_block_start" and event.get("content_block"):
@@ -176,7 +176,7 @@ class MessagesReader(ProtocolReader):
 
     def _finish(self) -> None:
         for index in [n for n, block in self._open.items() if block.content["type"] == "text"]:
-            list(self._end(index))  # some gateways leave out the end of a text, which yields nothing
+            list(self._end(index))  # some gateways omit a text's end event; ending a text yields nothing
         if not self.stop_reason or self._open:
             raise LLMError(
                 "The model's response ended early: the server sent no stop reason.", kind="incomplete"
@@ -184,7 +184,7 @@ class MessagesReader(ProtocolReader):
         self.is_done = True
 
     def _count(self, usage: object) -> None:
-        """Add counts; newer ones replace older ones, but some gateways repeat counts as 0."""
+        """Add counts; newer ones replace older ones, except zeros, as some gateways repeat counts as 0."""
         if not isinstance(usage, Mapping):
             return
         self._counts = _newest(self._counts, usage) if self._counts else {**usage}
@@ -206,7 +206,7 @@ class MessagesReader(ProtocolReader):
 
 
 def _newest(known: Any, new: Any) -> Any:
-    """Return the newer of two counts, unless it is 0 or below, also in objects of counts."""
+    """Return the newer of two counts, unless it is 0 or less; merge two objects count by count."""
     if isinstance(known, Mapping) and isinstance(new, Mapping):
         return {**known, **{name: _newest(known.get(name), value) for name, value in new.items()}}
     if new is None or (known and isinstance(new, (int, float)) and new <= 0):
@@ -289,12 +289,12 @@ class _OpenBlock:
             if self._call is not None and content.get("input"):
                 yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=content["input"]),))
             return
-        # A call with other arguments is rejected later, where they are parsed.
+        # If the arguments are not an object, the call is rejected later, when they are parsed.
         content["input"] = parsed_object("".join(self._input)) or {}
 
 
 def _transformed(message: JsonFields) -> Iterator[Delta]:
-    """Yield a notice if the server dropped thinking; mismatches that it only reports are ignored."""
+    """Yield a notice if the server dropped thinking; ignore mismatches that the server allowed."""
     changes = message.get("input_transformations")
     listed = (
         [change for change in changes if isinstance(change, Mapping)] if isinstance(changes, list) else []

@@ -34,7 +34,7 @@ class GeminiClient(ProtocolClient):
 
     Args:
         model: The model's name on the server.
-        api_key: The API key; default ``GEMINI_API_KEY``, else ``GOOGLE_API_KEY``, which are sent only to
+        api_key: The API key; default ``GEMINI_API_KEY``, else ``GOOGLE_API_KEY``; both are sent only to
             Google or to ``GEMINI_BASE_URL``. Not needed for servers on this machine.
         base_url: The server's URL; default ``GEMINI_BASE_URL``, else Google. ``/v1beta`` is added.
         thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
@@ -65,8 +65,8 @@ class GeminiClient(ProtocolClient):
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         kind = GeminiModel(self.model)
         kind.thinking_config(thinking_level)
-        # A typed answer is constrained output; before Gemini 3 that excludes tools, so with tools it is a
-        # call.
+        # Typed answers are constrained output. Before Gemini 3 that excludes tools, so a typed answer is then
+        # a call.
         self.profile = replace(_PROFILE, output_mode="native" if kind.is_3 else "tool")
         self._whole = Connections(self._whole_transport, self._current_key)
         # Reason why a response was malformed, by digest of the request's contents.
@@ -78,7 +78,7 @@ class GeminiClient(ProtocolClient):
         return self._accepted_fields(attempt, writer.write(attempt.messages, tools, attempt.options))
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; one in use closes after its response."""
+        """Close the connections of the running event loop; a connection in use closes after its response."""
         await super().aclose()
         await self._whole.aclose()
 

@@ -35,9 +35,9 @@ PARTS = "gemini_parts"  # field of an assistant message: all parts of the respon
 SIGNATURE = "thoughtSignature"
 STAND_IN = "skip_thought_signature_validator"  # signature for calls that another model made
 CONTINUE = "Continue."  # a request must begin and end with a user's content
-# Tokens for thinking, for models before Gemini 3, by thinking level.
+# Thinking tokens by thinking level, for models before Gemini 3.
 BUDGETS = {"minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
-# Thinking levels by the names of models from Gemini 3 on, as of 2026-11-27; the first match counts. Sources:
+# Thinking levels by model name, from Gemini 3 on, as of 2026-11-27; the first match is used. Sources:
 # https://ai.google.dev/gemini-api/docs/generate-content/thinking#thinking-levels, BerriAI/litellm#41201.
 LEVELS = (
     (r"gemini-3-pro", ("low", "high")),
@@ -92,7 +92,7 @@ class GeminiModel:
 
     @property
     def is_3(self) -> bool:
-        """True from Gemini 3 on: signed calls, thinking levels, files in results, schemas with tools."""
+        """True from Gemini 3 on: signed calls, thinking levels, files in results, and schemas with tools."""
         return self.version >= (3, 0)
 
     @property
@@ -163,7 +163,7 @@ class GeminiWriter:
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
             tools: Tool schemas in the shape of chat completions or of this protocol.
-            options: Request options, of chat completions or of this protocol, and ``extra_body``.
+            options: Request options, named as in chat completions or as in this protocol, and ``extra_body``.
 
         Raises:
             ConfigError: The Gemini API has no such option, or the model rejects it.
@@ -197,7 +197,7 @@ class GeminiWriter:
         return body
 
     def _contents(self, messages: Sequence[Message], *, signs: bool) -> list[JsonObject]:
-        """Write the contents of a history, reusing the written contents of an equal beginning."""
+        """Write the contents of a history, reusing those already written for the same beginning."""
         history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
         settings = (self.origin, signs)
         contents, known = self.histories.find(settings, history) if self.histories else (None, 0)
@@ -209,7 +209,7 @@ class GeminiWriter:
         return contents.finish()
 
     def _options(self, model: GeminiModel, options: Options, *, has_tools: bool) -> JsonObject:
-        """Return the fields for the options, thinking included."""
+        """Return the request fields for the options, including thinking."""
         body: JsonObject = {}
         config: JsonObject = {}
         for name, value in OPTIONS.read(options):
@@ -403,7 +403,7 @@ def _texts(content: object) -> list[str]:
 
 
 def _parts(content: Any) -> list[JsonObject]:
-    """Return parts for a content; blank texts are omitted."""
+    """Return the parts for a message's content; blank texts are omitted."""
     return [written for _, written in written_content(content, _text, _media)]
 
 

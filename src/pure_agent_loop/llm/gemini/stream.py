@@ -94,13 +94,13 @@ class GeminiReader(ProtocolReader):
             call = part["functionCall"]
             number, self._calls = self._calls, self._calls + 1
             arguments = call.get("args") or {}
-            # The rest would be streamed in pieces, which this client does not request.
+            # The rest of the arguments would be streamed in pieces, which this client does not request.
             if call.get("willContinue"):
                 arguments = RejectedArguments(model_text("cut_off", reason="willContinue", written=arguments))
             yield Delta(tool_calls=(ToolCallDelta(number, call.get("id"), call["name"], arguments),))
 
     def _keep(self, part: JsonFields) -> None:
-        """Keep a part. Pieces of a text are joined to one part, but a signed part stays separate."""
+        """Keep a part. Text pieces are joined into one part, but a signed part stays separate."""
         kind = set(part)
         last = self._parts[-1] if self._parts else {}
         if "text" in kind and kind in _PLAIN and set(last) == kind:

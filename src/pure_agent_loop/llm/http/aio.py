@@ -90,7 +90,7 @@ class AioTransport(PlainTransport):
         return response.status, answer
 
     def _quoted(self, url: str) -> URL:
-        """Return the URL of a request. A query, and the URL of a redirect, are quoted already."""
+        """Return the URL of a request. Queries and redirect URLs are already quoted."""
         if url is self.url:
             return self._address
         is_own = url.startswith(f"{self.url}?")
@@ -238,7 +238,7 @@ class _Response:
         return self.response.content.at_eof()
 
     def buffered(self) -> bytes:
-        """See `HttpResponse`. aiohttp keeps the bytes before a failure but has no public API for them."""
+        """See `HttpResponse`. aiohttp keeps the bytes before a failure, but has no public API for them."""
         kept = getattr(self.response.content, "_read_nowait", None)
         data = b"" if kept is None else kept(-1)
         return data if self._packed is None else self._packed.unpack(data)
@@ -253,7 +253,7 @@ class _Response:
 
 @lru_cache(maxsize=8)  # cached, because nearly all requests have the same timeouts
 def _timeout(timeouts: HttpTimeouts, *, waits: bool = False) -> aiohttp.ClientTimeout:
-    """Return the timeouts of a request; with one for the pool if all connections may be in use."""
+    """Return the timeouts of a request, including one for the pool if all connections may be in use."""
     reading, connecting = timeouts
     pool_seconds = reading if waits else None
     return aiohttp.ClientTimeout(total=None, connect=pool_seconds, sock_connect=connecting, sock_read=reading)

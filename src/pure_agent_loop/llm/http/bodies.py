@@ -1,4 +1,4 @@
-"""Bodies of responses: decompressed in small pieces, and read up to a bound."""
+"""Read response bodies: decompress in small pieces, up to a size limit."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PackedBody:
 
 
 def packed_body(headers: Headers, read: Callable[[], Awaitable[bytes]]) -> PackedBody | None:
-    """Return the decompressing body of a response if its headers say it is compressed, else None."""
+    """Return a `PackedBody` if a response's headers declare it compressed, else None."""
     coding = headers.get("content-encoding", "").strip().lower()
     return None if coding in ("", "identity") else PackedBody(coding, read)
 
@@ -68,7 +68,7 @@ async def read_whole(read: Callable[[], Awaitable[bytes]], what: str, limit: int
         limit: Maximum bytes.
 
     Raises:
-        LLMError: The body is longer.
+        LLMError: The body is longer than `limit`.
     """
     data = bytearray()
     while piece := await read():

@@ -1,4 +1,4 @@
-"""Connections of a client: one transport per event loop, closed with the loop or the client."""
+"""A client's connections: one transport per event loop, closed with the loop or the client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAIN_SECONDS = 0.2
 
 
 class Connections:
-    """Transports of a client, by event loop: a connection pool belongs to one loop, a client to several.
+    """A client's transports, by event loop: a connection pool belongs to one loop, a client to several.
 
     Args:
         new_transport: Method of the client that builds a transport; may be called in any thread. The
@@ -80,7 +80,7 @@ class Connections:
         return transport
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; one in use closes after its response."""
+        """Close the connections of the running event loop; a connection in use closes after its response."""
         transport = self._transports.pop(asyncio.get_running_loop(), None)
         if transport is not None:
             await transport.close()

@@ -1,5 +1,4 @@
-"""Transports that use the SDK's HTTP library: directly, because the SDK is slow to import, or through the
-SDK.
+"""Transports over the SDK's HTTP library, used directly (the SDK is slow to import) or through the SDK.
 
 The library's own pool scans all its connections for each request. Here each connection has a separate pool,
 and free connections are kept on a stack, which is fast with many concurrent requests.
@@ -58,8 +57,8 @@ _BODY_PARAMETERS: dict[type, str] = {}
 def tls_for(scheme: str) -> ssl.SSLContext:
     """Return the TLS context of the SDK's HTTP library.
 
-    Loading the system's certificates takes a sixth of the first task's time. Without TLS, the context has no
-    certificates and rejects every server.
+    For other schemes, the context has no certificates and rejects every server, because loading the system's
+    certificates takes a sixth of the first task's time.
     """
     if scheme != "https":
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -349,7 +348,7 @@ class SdkTransport:
         else:
             raise redirects_too_often(path)
         response = HttpxResponse(opened.response)
-        # May have been set by a key function or the user's HTTP client.
+        # Headers may have been set by a key function or the user's HTTP client.
         response.sent = opened.response.request.headers
         return response
 
@@ -366,7 +365,7 @@ class SdkTransport:
 
 @contextmanager
 def _bounds_unwrapped() -> Iterator[None]:
-    """Unwrap a size-limit error: the SDK wraps exceptions of its HTTP client."""
+    """Unwrap a size-limit error, because the SDK wraps its HTTP client's exceptions."""
     try:
         yield
     except Exception as error:
@@ -376,9 +375,9 @@ def _bounds_unwrapped() -> Iterator[None]:
 
 
 class _Bounded:
-    """An HTTP client of the SDK, whose bodies of errors and documents are read up to their bounds.
+    """An SDK HTTP client that reads error bodies and documents only up to a size limit.
 
-    The SDK reads them whole. A stream of events is bounded by its reader.
+    The SDK alone sets no limit. The size of an event stream is limited by its reader.
     """
 
     def __init__(self, client: Any) -> None:
@@ -418,7 +417,7 @@ def _request_options(options: Options) -> Any:
 
 
 def _body_parameter(client: AsyncOpenAI) -> str:
-    """Return the name of the SDK's parameter for bytes: ``content``, in older versions ``body``."""
+    """Return the name of the SDK's parameter for body bytes: ``content``, in older versions ``body``."""
     kind = type(client)
     if kind not in _BODY_PARAMETERS:
         parameters = inspect.signature(kind.post).parameters

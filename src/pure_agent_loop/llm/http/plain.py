@@ -1,4 +1,4 @@
-"""Transport protocol, and the base of transports without the SDK: requests that need it use a fallback."""
+"""The transport protocol, and the base of transports that leave only special requests to the SDK."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class HttpResponse(Protocol):
 
     @property
     def sent(self) -> Mapping[str, str] | None:
-        """Headers of the request; None if they are those of the settings and the options."""
+        """Headers that were sent; None if they are those from the settings and the options."""
 
     async def read(self) -> bytes:
         """Wait for the next piece of the body, decompressed; empty at the end."""
@@ -75,10 +75,10 @@ class Transport(Protocol):
         """
 
     async def get(self, url: str, seconds: float) -> Any:
-        """Get JSON from another URL of the server. Raises any error."""
+        """Get JSON from another URL of the server. May raise any error."""
 
     async def close(self) -> None:
-        """Close the connections; one in use closes with its response."""
+        """Close the connections; a connection in use closes with its response."""
 
 
 class HttpTimeouts(NamedTuple):
@@ -132,10 +132,10 @@ class PlainTransport(ABC):
 
     @abstractmethod
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
-        """Send a request; return status and response, also a redirect. Raises the library's errors."""
+        """Send a request; return its status and response, even a redirect. Raises the library's errors."""
 
     def _needs_fallback(self, _: Exception) -> bool:
-        """Return True for an error that the SDK may avoid; then later requests use the fallback."""
+        """Return True for an error that the SDK may avoid, so that later requests use the fallback."""
         return False
 
     @abstractmethod
@@ -223,8 +223,7 @@ class PlainTransport(ABC):
 
 
 async def refusal(status: int, response: HttpResponse) -> RefusedError:
-    """Return the error for a response with an error status. Raises `LLMError` if the body of the response is
-    too long."""
+    """Return the error for a response with an error status. Raises `LLMError` if its body is too long."""
     content = await read_whole(response.read, f"response with status {status}", MAX_ERROR_BYTES)
     return RefusedError(status, content, response.headers)
 
@@ -289,7 +288,7 @@ def _timeouts(seconds: float | None) -> HttpTimeouts:
 
 
 def raise_failed(error: Exception) -> NoReturn:
-    """Translate a library's error: the request cannot be sent, or got no response."""
+    """Raise `UnsendableError` or `UnansweredError` for a library's error."""
     if is_unsendable(error):
         raise UnsendableError(type(error).__name__) from None
     raise UnansweredError from error

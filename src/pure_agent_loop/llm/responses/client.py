@@ -38,8 +38,8 @@ _PROFILE = Profile("OpenAI Responses", thinking={}, control_tokens=(), output_mo
 class ResponsesClient(ProtocolClient):
     """A model that uses OpenAI's Responses protocol.
 
-    The server stores nothing (``store=False``) unless `continues`, ``background`` or ``store`` is set:
-    reasoning comes back encrypted, stays in the history, and is sent with each step to the same model only.
+    The server stores nothing (``store=False``) unless `continues`, ``background`` or ``store`` is set.
+    Reasoning comes back encrypted, stays in the history, and is sent with each step to the same model only.
 
     A request with the option ``background=True`` is polled until its response has ended, and is cancelled on
     the server if the run is cancelled.
@@ -131,12 +131,12 @@ class ResponsesClient(ProtocolClient):
         )
 
     def _are_gone(self, messages: Sequence[JsonObject]) -> bool:
-        """Return True if the server has deleted its part of a history, as the newest response shows."""
+        """Return True if the server has deleted stored responses that a history needs."""
         own = [digest for message in messages if (digest := self._own_digest(message))]
         return not self._gone.isdisjoint(own[-1:] if self.continues else own)
 
     def _own_digest(self, message: JsonFields) -> str:
-        """Return the text of the items of a response of this server; empty for other messages."""
+        """Return a string that identifies a response from this server; empty for other messages."""
         is_own = message.get(META, {}).get("origin") == self.origin
         return repr((message.get(RESPONSE_ID), message.get(ITEMS))) if is_own else ""
 
@@ -155,7 +155,7 @@ class ResponsesClient(ProtocolClient):
                 yield delta
 
     def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:
-        """Send again the history that the server has deleted; keep no reasoning that it cannot encrypt."""
+        """Send the whole history after the server deleted responses; keep no reasoning it cannot encrypt."""
         details = shorten(error.said, 200)
         own = set(filter(None, map(self._own_digest, attempt.messages))) - self._gone
         if own and attempt.body.get("store") is not False and _is_gone(error, attempt.body):
@@ -240,7 +240,7 @@ class ResponsesClient(ProtocolClient):
 
 
 def _check_format(name: str, form: object) -> None:
-    """Reject a format of a custom tool that does not exist in the protocol."""
+    """Reject a custom tool's format if the protocol has no such format."""
     if form is None or form == {"type": "text"}:
         return
     fields = form if isinstance(form, Mapping) else {}
@@ -257,7 +257,7 @@ def _path_of(response_id: str) -> str:
 
 
 def _is_gone(error: LLMError, body: JsonFields) -> bool:
-    """Return True for a refusal of a response, or an item, that the server no longer holds."""
+    """Return True for a refusal because the server no longer holds a response or an item."""
     if error.kind not in ("bad_request", "not_found"):
         return False
     if "previous_response_id" in body and re.search("previous[ _]response", error.said, re.I):

@@ -28,7 +28,7 @@ from pure_agent_loop.support.parsing import json_or_text
 ITEMS = "response_items"  # field of an assistant message: all items of the response, unchanged
 RESPONSE_ID = "response_id"  # field of an assistant message: id of the stored response
 HELD = "response_digest"  # field of an assistant message: digest of the stored history
-TOOLS = "response_tools"  # field of an assistant message: first tools of the request it answers
+TOOLS = "response_tools"  # field of an assistant message: new tools in the request it answers
 CALL_TYPE = "response_type"  # field of a call: type of its item, if not a function call
 OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
 COMMENTARY = "commentary"  # phase of a message before the answer
@@ -56,7 +56,7 @@ class ServerHistory(NamedTuple):
 
     Args:
         response_id: The newest response that the server stores; empty if there is none.
-        size: Number of messages that the server holds with it, system messages left out.
+        size: Number of messages that the server holds with it, without system messages.
         digest: Hash of the whole history, extended by each further message.
     """
 
@@ -81,7 +81,7 @@ class Offer(NamedTuple):
     allowed: list[JsonObject] | None = None
 
     def replaces(self, history: Iterable[Message]) -> bool:
-        """Return True if a history has later tools, and the given tools equal its first ones."""
+        """Return True if a history has later tools, but this offer has none."""
         if self.later or (self.record is not None and not self.record["is_first"]):
             return False
         has_later = False
@@ -126,7 +126,7 @@ class ResponsesWriter:
         custom: Formats of the custom tools, by name; None for free text.
         held: Part of the history that the server holds; None if the server does not store responses.
         is_gone: Whether the server has deleted earlier responses, so that everything it held is sent again.
-        appends_tools: Whether tools that come later are sent after the messages before them.
+        appends_tools: Whether later tools are sent at their place among the messages.
         sends_cache_key: Whether to send a generated ``prompt_cache_key``.
     """
 
@@ -153,7 +153,7 @@ class ResponsesWriter:
         Args:
             messages: The history, system message first; `meta` may name the origin of added fields.
             tools: Tool schemas in the shape of chat completions or of this protocol.
-            options: Request options, of chat completions or of this protocol, and ``extra_body``.
+            options: Request options, named as in chat completions or as in this protocol, and ``extra_body``.
             stream: Whether to stream the response.
 
         Raises:
@@ -218,7 +218,7 @@ class ResponsesWriter:
         return fields
 
     def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
-        """Return the items of each message, reusing the written items of an equal beginning."""
+        """Return the items of each message, reusing those already written for the same beginning."""
         kept_with = (self.origin, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
         new = (list(self._items(message, *settings)) for message in history[known:])
@@ -381,7 +381,7 @@ def _only_text(call: JsonFields) -> str | None:
 
 
 def _reference(tool: JsonFields) -> JsonObject:
-    """Return the part of a tool's definition that names it."""
+    """Return the part of a tool's definition that identifies the tool."""
     return {name: tool[name] for name in ("type", "name", "server_label") if name in tool}
 
 
@@ -416,7 +416,7 @@ def _refuse(name: str, value: object) -> None:
 
 
 def _kept(message: Message, calls: list[JsonObject], has_stored: bool) -> list[JsonObject] | None:
-    """Return the kept items of a response with the history's calls; None if the message has changed.
+    """Return a response's kept items with the history's calls; None if the message has changed.
 
     A reasoning item is sent only with the item after it, and only if it is stored by the server or encrypted.
     """
@@ -438,7 +438,7 @@ def _kept(message: Message, calls: list[JsonObject], has_stored: bool) -> list[J
 
 
 def _phase(message: JsonFields) -> JsonObject:
-    """Return the phase of a response whose text has changed, if its texts had one phase."""
+    """Return the phase of a response whose text has changed, if all its texts had the same phase."""
     phases = {item.get("phase") for item in message.get(ITEMS) or () if item.get("type") == "message"}
     return {"phase": phase} if len(phases) == 1 and (phase := phases.pop()) else {}
 
@@ -468,7 +468,7 @@ def text_of_item(item: JsonFields) -> str:
 
 
 def answer_of(items: Iterable[JsonFields]) -> str:
-    """Return the text that a response answers with: commentary only if no other text comes before a call."""
+    """Return a response's answer: its text, or its commentary if no other text comes before a call."""
     text, comments, may_comment = "", "", True
     for item in items:
         said = text_of_item(item)

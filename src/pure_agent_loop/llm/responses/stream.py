@@ -60,7 +60,7 @@ _PLAIN = {
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _CALL_DELTAS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 _RUNNING = ("queued", "in_progress")
-# Types of items that streamed pieces belong to, by kind of piece.
+# Item types that streamed pieces belong to, by kind of piece.
 _STREAMED = {"text": ("message",), "thought": ("reasoning",), "arguments": tuple(_CALLS)}
 
 
@@ -68,9 +68,9 @@ class ResponsesReader(ProtocolReader):
     """Reader of a response; see `ProtocolReader`.
 
     Args:
-        held: Part of the history before the response that the server holds, if it stores responses.
+        held: Part of the earlier history that the server holds, if the server stores responses.
         tools: Tool schemas of the request, in the chat-completions shape.
-        record: Record of the first tools of the request; None if there is none.
+        record: Record of the new tools in the request; None if there are none.
     """
 
     def __init__(
@@ -223,12 +223,12 @@ class ResponsesReader(ProtocolReader):
             if item["type"] == "custom_tool_call":
                 self._custom[index] = self._parameter(name)
                 begun, extra = f'{{{json.dumps(self._custom[index])}: "', {CALL_TYPE: item["type"]}
-            # Arguments that arrived before the name.
+            # Add the arguments that arrived before the name.
             begun += self._escaped(index, "".join(streamed["arguments"]))
             yield Delta(tool_calls=(ToolCallDelta(number, call_id, name, begun or None, extra),))
 
     def _parameter(self, name: str) -> str:
-        """Return the parameter that gets the text of a custom tool."""
+        """Return the parameter that receives a custom tool's text."""
         for tool in self._tools:
             if get(tool.get("function"), "name") == name:
                 with suppress(ConfigError):  # without such a parameter, the tool rejects the call
@@ -241,7 +241,7 @@ class ResponsesReader(ProtocolReader):
             yield self._piece(index, self._escaped(index, piece))
 
     def _escaped(self, index: int, piece: str) -> str:
-        """Return a piece of arguments as JSON text, also for a custom tool."""
+        """Return a piece of arguments as JSON text, even for a custom tool."""
         return json.dumps(piece)[1:-1] if index in self._custom else piece
 
     def _piece(self, index: int, arguments: object) -> Delta:
@@ -327,7 +327,7 @@ class ResponsesReader(ProtocolReader):
         yield Delta(finish_reason=reason, usage=_usage(response.get("usage")), extra=extra or None)
 
     def _fits(self, index: int, item: JsonFields) -> bool:
-        """Return True if the streamed pieces with an index can be those of an item."""
+        """Return True if the streamed pieces with an index can belong to an item."""
         streamed = self._open.get(index, {})
         return all(item.get("type") in _STREAMED[name] for name, pieces in streamed.items() if pieces)
 
@@ -341,7 +341,7 @@ class ResponsesReader(ProtocolReader):
                 yield self._piece(index, RejectedArguments(reason))
 
     def _message(self) -> JsonObject:
-        """Return the message that the history has for the response."""
+        """Return the message that the history will hold for the response."""
         calls = []
         for index, item in self._items.items():
             if item.get("type") in _CALLS:

@@ -1,7 +1,7 @@
 """JSON tool mode for servers with token likelihoods: first choose a tool, then fill in its arguments.
 
-After a result, an able model may call more tools, with one JSON object per step. Other models have to answer:
-small models repeat a successful call.
+After a result, an able model may call more tools, with one JSON object per step. Other models have to answer,
+because small models would repeat a successful call.
 
 The yes-or-no answers of a small model carry no information, and in free text a small model always makes the
 same choice. The model's likelihoods, however, show which tool it associates with the request, measured in two
@@ -16,10 +16,10 @@ directions:
 
 The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
 channel of Min et al., arXiv:2108.04106. Shares are used because texts differ in length and in base
-likelihood. The two measures fail on different questions; their sum selects the tool. The decision to call it
-counts the name twice, because nearly every tool makes a request somewhat likelier than no tool does. A score
-above zero means that the tool explains the request better than no tool does, so no threshold is needed. The
-likelihoods of names for the request without content are fetched once per set of tools.
+likelihood. The two measures fail on different questions; their sum selects the tool. The decision whether to
+call it counts the name twice, because nearly every tool makes a request somewhat likelier than no tool does.
+A score above zero means that the tool explains the request better than no tool does, so no threshold is
+needed. The likelihoods of names for the request without content are fetched once per set of tools.
 
 The model does not choose these texts: the schema forces the server to write them and to return their
 likelihoods. The server takes the likeliest token that the text allows, so unlikely texts are split into
@@ -52,7 +52,7 @@ from pure_agent_loop.support.text import shorten
 
 NO_CONTENT = "N/A"
 MAX_TOOLS = 12  # each tool takes one request; with more tools, the model chooses in constrained output
-_MAX_CANDIDATES = 2  # number of tools with the best name scores whose request likelihood is read too
+_MAX_CANDIDATES = 2  # number of tools whose request likelihood is also read: those with the best name scores
 _MAX_QUESTION_CHARS = 1_000  # only the end of a long question is used
 _MAX_REQUEST_BYTES = 120  # bytes from the end of the question, for the second measure
 _MAX_REQUEST_TOKENS = 20  # only the first tokens of these bytes, because output is slow
@@ -188,7 +188,7 @@ class Chooser:
             self._gives_likelihoods = client is not None and await client.gives_likelihoods() is True
         if not self._gives_likelihoods or not has_result(messages) or wanted_tools(tools, options)[1]:
             return self._gives_likelihoods
-        # A capable model may call another tool.
+        # An able model may call more tools, with one JSON object per step.
         return not await self._is_able(AuxiliaryRequests(self._client, options))
 
     async def step(
@@ -213,7 +213,7 @@ class Chooser:
         yield Delta(usage=requests.usage, raw={"requests": requests.sent})
 
     def _result_question(self, messages: list[Message]) -> list[Message]:
-        """Build a request for an answer from the results only: more text confuses the smallest models."""
+        """Build a request for an answer from the results only, as more text confuses the smallest models."""
         format_question = self._prompts.answer_question.format
         lead: list[Message] = [{"role": "system", "content": self._prompts.answer}]
         for question, result, answer in answered_examples(self._prompts):

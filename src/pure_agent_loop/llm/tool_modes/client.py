@@ -203,11 +203,11 @@ class ToolModeClient(StreamingClient):
         return ToolModeClient(inner, self.mode, self._prompts, self._examples)
 
     def with_examples(self, examples: ExamplesOf) -> ToolModeClient:
-        """Return a copy for other tools that keeps the knowledge about the server."""
+        """Return a copy for other tools that keeps what is known about the server."""
         return self._copied(_examples=examples)
 
     def with_words(self, prompts: Prompts) -> ToolModeClient:
-        """Return a copy with other texts that keeps the knowledge about the server."""
+        """Return a copy with other prompts that keeps what is known about the server."""
         return self._copied(_prompts=prompts)
 
     def _copied(self, **changes: Any) -> ToolModeClient:
@@ -230,7 +230,7 @@ class ToolModeClient(StreamingClient):
 
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read-only here
-        """Tokens of the inner client's window; None if unknown."""
+        """The inner client's context window in tokens; None if unknown."""
         return getattr(self.inner, "context_window", None)
 
     async def find_context_window(self) -> int | None:
@@ -336,7 +336,7 @@ class ToolModeClient(StreamingClient):
         ]
 
     def _callable(self, tools: Tools | None, options: Options) -> tuple[Tools | None, JsonFields]:
-        """Return the tools and options; without tools if they are in the prompt and must not be called."""
+        """Return the tools and options; drop the tools if they are in the prompt and must not be called."""
         if self.current != "native" and tools and options.get("tool_choice") == "none":
             return None, without_tools(options)
         return tools, options
@@ -478,7 +478,7 @@ class ToolModeClient(StreamingClient):
                 was_cut = was_cut or is_cut(delta)
                 text, reasoning = think.feed(delta.text)
                 read = reader.feed(text)
-                # A truncated constrained response cannot be continued: the next one starts over.
+                # A truncated constrained response cannot be continued, so the next one starts over.
                 reason = OUTPUT_LIMIT if was_cut and is_constrained else delta.finish_reason
                 reasoning = delta.reasoning + reasoning + read.reasoning
                 yield delta._replace(text=read.text, reasoning=reasoning, finish_reason=reason)

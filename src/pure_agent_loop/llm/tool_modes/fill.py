@@ -106,7 +106,7 @@ async def fill(
         is_able: The result of `is_able_model`.
 
     Returns:
-        The arguments of each call; the raw text if it is not JSON, for instance truncated.
+        The arguments of each call, or the raw text if it is not JSON, for instance because it was truncated.
 
     Raises:
         LLMError: A request failed.
@@ -114,7 +114,7 @@ async def fill(
     function, question = tool["function"], last_question(messages)
     parameters = function.get("parameters") or {}
     if not is_able:
-        # Without required arguments in the schema, all of them are required.
+        # If the schema requires no arguments, require all of them.
         required = parameters.get("required") or list(parameters.get("properties") or ())
         parameters = {**parameters, "required": required}
     if not parameters.get("properties"):
@@ -164,7 +164,7 @@ async def _ask(
     several: bool,
     max_tokens: int,
 ) -> tuple[list[Arguments] | None, str]:
-    """Return the calls, or None if the response is not JSON; and its text."""
+    """Return the calls (None if the response is not JSON), and the text of the response."""
     one: JsonObject = {**parameters, "type": "object", "additionalProperties": False}
     definitions: JsonObject = {key: one.pop(key) for key in ("$defs", "definitions") if key in one}
     schema: JsonObject = (
@@ -280,13 +280,13 @@ def _choices(value: object, question: str) -> list[Any]:
 
 
 def numbers_in(text: str) -> list[int | float]:
-    """Return the numbers in a text."""
+    """Return the numbers in a string."""
     numbers = _NUMBER.findall(text.replace(",", ""))
     return [float(number) if "." in number else int(number) for number in dict.fromkeys(numbers)]
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return each run of up to eight words of a text, verbatim."""
+    """Return each run of up to eight words in a string, verbatim."""
     words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
     pieces: dict[str, None] = {}
     for first, (start, _) in enumerate(words):

@@ -16,15 +16,15 @@ _MISTRAL_TAG = "[TOOL_CALLS]"
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """Syntax of calls. Between the tags: JSON, a name followed by JSON, or calls in the syntax of `call`.
+    """Syntax of calls. The tags enclose JSON, a name followed by JSON, or calls in the syntax of `call`.
 
     Args:
         opens: Tags that open a call or a list of calls.
-        closes: Tags that close it.
+        closes: Tags that close this call or list.
         call: Syntax of one call, such as ``<invoke name="{name}">{arguments}</invoke>``; empty if there is
             only JSON between the tags.
         argument: Syntax of one argument, such as ``<parameter name="{key}">{value}</parameter>``, optionally
-            with ``{is_text}``, which is ``true`` for a text value and ``false`` for JSON.
+            with ``{is_text}``, which is ``true`` for a string and ``false`` for JSON.
 
     Raises:
         ConfigError: A placeholder is missing.

@@ -92,8 +92,9 @@ def response_formats(
 ) -> list[JsonObject | None]:
     """Return the response formats to try, best first. None means plain prompting.
 
-    Without tools there is only the final answer. ``json_object`` is then skipped: servers require the word
-    JSON in the prompt, and without tools no instructions with this word are added.
+    Without tools, there is only the final answer. ``json_object`` is then skipped unless the answer is typed,
+    because servers require the word JSON in the prompt, and only the instructions for tools or for a typed
+    answer have this word.
     """
     schema = {"name": "action", "schema": action_schema(tools, answer, has_to_call=has_to_call)}
     second = {"type": "json_object"} if tools or answer else None
@@ -128,7 +129,7 @@ class JsonReader:
     Text that is not an action is the answer, and is streamed.
 
     Args:
-        typed: Whether the answer is typed: the JSON arguments of the final answer.
+        typed: Whether the answer is typed, and therefore consists of the final answer's JSON arguments.
     """
 
     def __init__(self, tools: Sequence[JsonFields], *, typed: bool = False) -> None:
@@ -243,7 +244,7 @@ def _calls_delta(calls: Sequence[tuple[str, Any]], text: str = "") -> Delta:
 
 
 def _answer_of(arguments: object) -> str:
-    """Return the text of a final answer, also with wrong argument names."""
+    """Return the text of a final answer, even with wrong argument names."""
     if isinstance(arguments, Mapping):
         if ANSWER in arguments or len(arguments) == 1:
             return _answer_of(arguments.get(ANSWER, next(iter(arguments.values()))))

@@ -1,4 +1,4 @@
-"""Positions in a text: lines, fences and tags. Finds where a call could begin."""
+"""Positions in text: lines, fences and tags. Finds where a call could begin."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def write_history(
     """Build a history in which every call and result is text. The given messages are not changed.
 
     Args:
-        instructions: Text to append to the system message, or to use as one if missing; may be empty.
+        instructions: Text to append to the system message, or to use as one if there is none; may be empty.
     """
     out: list[Message] = []
     systems: list[Any] = []
@@ -140,7 +140,7 @@ class ReactReader:
     """Converts a streamed ReAct response to ordinary deltas. `feed` the text, then `finish`.
 
     Thoughts before a call become its text; thoughts before the final answer become reasoning. Only the first
-    action counts, because later text was written without the result of that action. A response in any other
+    action is used, because later text was written without the result of that action. A response in any other
     format is the answer; without a leading ``Thought:``, it streams from its second paragraph on.
     """
 
@@ -222,7 +222,7 @@ class ReactReader:
         return Delta(_thought(held) if THOUGHT.in_line.search(held) else held, thinking)
 
     def _action_in(self, text: str) -> re.Match[str] | None:
-        """Return the first action of a text."""
+        """Return the first action in a string."""
         return next((match for match in ACTION.in_line.finditer(text) if self._is_action(match, text)), None)
 
     def _is_action(self, action: re.Match[str], text: str) -> bool:

@@ -4,12 +4,12 @@ Rules:
 
 1.  A call must name an available tool, and its arguments must fit the tool's schema. Anything else stays part
     of the text.
-2.  After a tag with no other use (such as ``<tool_call>``) a call counts anywhere except inside a code block
-    or quotes.
+2.  After a tag with no other use (such as ``<tool_call>``) a call is recognized anywhere except inside a code
+    block or quotes.
 3.  A fenced or bare JSON object or list, and a call in a ReAct line (``Action:`` with ``Action Input:``) or
-    in Python syntax (``look(word="a")``), count only at the end of the text, because in the middle of an
-    explanation they are examples. All but the fenced ones begin on a separate line. A model's own text after
-    ``Observation:`` is invented, and is dropped.
+    in Python syntax (``look(word="a")``), are recognized only at the end of the text, because in the middle
+    of an explanation they are examples. All but the fenced ones begin on a separate line. A model's own text
+    after ``Observation:`` is invented, and is dropped.
 4.  Text is buffered only while it can still become a call, so responses stream as usual. How the text was
     split has no effect, because a candidate is rejected only when no further text could complete it.
 """
@@ -29,9 +29,8 @@ from pure_agent_loop.llm.values import JsonFields, ToolCall
 from pure_agent_loop.support.lazy import lazy_pattern
 
 # -- checks of JSON from a model: the call it spells, and whether arguments could fit a JSON Schema ------
-# Supports the part of JSON Schema that tools use. As lenient as a tool's validation: ``"7"`` is accepted
-# for 7.
-# Unknown keywords pass.
+# These checks support the part of JSON Schema that tools use. They are as lenient as a tool's validation:
+# ``"7"`` is accepted for 7, and unknown keywords pass.
 
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
 ARGUMENT_KEYS = (
@@ -219,7 +218,7 @@ Schemas: TypeAlias = "Mapping[str, JsonFields]"
 
 
 class _Match(NamedTuple):
-    """Calls, and the end of their text. Without calls: undecided. None instead of a match: no call."""
+    """Calls, and the end of their text. A match without calls means undecided; None means no call."""
 
     calls: tuple[ToolCall, ...]
     end: int
@@ -264,9 +263,9 @@ class TextCalls:
         """Return the calls in the buffered text, and the rest of that text.
 
         Args:
-            is_cut: The response ended at a limit: an unfinished call does not count.
-            has_thought: True if reasoning tags were already removed. Otherwise text before a lone
-                ``</think>`` is reasoning, and calls in it do not count.
+            is_cut: Whether the response ended at a limit, so that an unfinished call is ignored.
+            has_thought: True if reasoning tags were already removed. If not, text before a lone ``</think>``
+                is reasoning, and calls in it are ignored.
         """
         held, self.held = self.held, ""
         thinking, close, answer = held.partition(ThinkSplitter.CLOSE)
@@ -285,7 +284,7 @@ def find_calls(text: str, schemas: Schemas, *, is_cut: bool = False) -> tuple[li
 
     Args:
         schemas: JSON Schema of each tool's arguments, by tool name.
-        is_cut: The text ended at a limit: an unfinished call does not count.
+        is_cut: Whether the text ended at a limit, so that an unfinished call is ignored.
 
     Returns:
         The calls, and the text without them.
@@ -355,7 +354,7 @@ class _CallReader:
         return _Match(tuple(calls), position)
 
     def _lines(self, start: int) -> _Match | None:
-        """Read consecutive calls in separate lines up to the end of the text."""
+        """Read consecutive calls on separate lines up to the end of the text."""
         calls: list[ToolCall] = []
         position, visited, acts = start, list[int](), False
         while position < len(self._text) and position not in self._no_lines:
@@ -402,7 +401,7 @@ class _CallReader:
         return self._input(name, label.end())
 
     def _input(self, name: str, start: int) -> _Match | None:
-        """Read the JSON after ``Action Input:``, or the line as the argument of a tool with only one."""
+        """Read the JSON after ``Action Input:``, or take the line as the tool's only argument."""
         text = self._text
         body = start + len(text[start:]) - len(text[start:].lstrip())
         fence = _FENCE.match(text, body)
@@ -422,7 +421,7 @@ class _CallReader:
         return self._checked(name, {only: value_in_line(line)} if line else {}, start + len(line) + 1)
 
     def _python_line(self, name: str, bracket: int) -> _Match | None:
-        """Read a call in Python syntax, of literals or one JSON object, to the end of its line."""
+        """Read a call in Python syntax, with literals or one JSON object, to the end of its line."""
         text, depth = self._text, 0
         for token in _PYTHON.finditer(text, bracket):
             if token["close"] is None and token.group() in "'\"":
@@ -640,7 +639,7 @@ def python_arguments(call: str, names: Sequence[str]) -> dict[str, Any] | None:
     """Return the arguments of a call in Python syntax; None if they are not literals, or too many.
 
     Args:
-        names: Names for the arguments without a name.
+        names: Names for the positional arguments.
     """
     try:
         parsed = ast.parse(call, mode="eval").body

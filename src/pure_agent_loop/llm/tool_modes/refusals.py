@@ -10,7 +10,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.values import NOTHING, Delta, JsonFields
 from pure_agent_loop.support.lazy import lazy_pattern
 
-# Words of errors from servers or models that do not support tools.
+# Words in errors from servers or models that do not support tools.
 REFUSES_TOOLS = lazy_pattern(
     r"not support (?:this )?(?:tools?\b|tool[_ -]?(?:us|call|choice)|functions?\b|function[_ -]?call)"
     r"|(?:tools?|tool[_ -]?(?:us\w*|call\w*|choice)|function[_ -]?call\w*) (?:is|are) "
@@ -20,7 +20,7 @@ REFUSES_TOOLS = lazy_pattern(
     r"|\btools\b.{0,10}extra inputs|extra inputs.{0,60}\btools\b",
     re.I | re.S,
 )
-# Words of an error about an unsupported response format, which other 400 errors lack.
+# Words in errors about an unsupported response format, which other 400 errors lack.
 REFUSES_FORMAT = lazy_pattern(
     r"response[_ ]?format|json[_ ]?(?:schema|object|mode)|structured[_ ]output|guided"
     r"|grammar|sampler|\bschema\b|(?:invalid|unsupported|unknown|output) format",
@@ -37,7 +37,7 @@ def is_refusal(error: LLMError, words: re.Pattern[str]) -> bool:
 
 
 class Formats:
-    """Finds and remembers the first response format of a list that the server accepts."""
+    """Finds and remembers the first response format in a list that the server accepts."""
 
     def __init__(self) -> None:
         self.refused = 0

@@ -1,11 +1,12 @@
 """Requests for typed answers: three output modes, and the choice among them. Pure: no I/O.
 
-    native    the server enforces a JSON schema, also together with tools
-    tool      the answer is a call of an additional tool, ``final_result``
+    native    the server enforces a JSON schema, even together with tools
+    tool      the answer is a call to an additional tool, ``final_result``
     prompted  the schema is in the prompt; without tools, the server is also asked to enforce the schema, else
               JSON, else nothing, whichever it supports
 
-The profile can set a mode. The default is ``tool`` if the model may call tools natively, else ``prompted``.
+With native tool calls, the profile can set a mode; the default is ``tool`` if there are tools that may be
+called, else ``prompted``. In other tool modes, the mode is always ``prompted``.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _final_tool(form: AnswerFormat, prompts: Prompts) -> JsonObject:
 def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
     """Convert a call to the final tool to a text response; return it and the added text.
 
-    Together with other calls, the final call is dropped: it was written before their results. A truncated
+    Among other calls, the final call is dropped, because it was written before their results. A truncated
     response is marked as final.
     """
     if response.finish_reason == "length" and not response.tool_calls:
@@ -126,7 +127,7 @@ def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
     if others:
         return replace(response, tool_calls=others), ""
     text = json.dumps(finals[0].arguments, ensure_ascii=False)
-    if is_json_of(response.content, finals[0].arguments):  # the model wrote the same object as text, too
+    if is_json_of(response.content, finals[0].arguments):  # the model also wrote this object as text
         return replace(response, tool_calls=[], finish_reason="stop"), ""
     new = f"\n\n{text}" if response.content else text
     content = f"{response.content or ''}{new}"

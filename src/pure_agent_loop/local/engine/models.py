@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 CHUNK = 1 << 20
-LOOK_SECONDS = 0.2  # seconds between two checks of the size of pip's download
+LOOK_SECONDS = 0.2  # seconds between checks of how much pip has downloaded
 SILENCE_SECONDS = 60.0
 GGUF_MAGIC = b"GGUF"
 _HUB = "https://huggingface.co/{}/resolve/main/{}"

@@ -105,7 +105,7 @@ def _count_parameters(url: str, key: str) -> int:
 
 def _remove_state(path: Path, key: str) -> None:
     """Delete this server's state file, unless a newer server has replaced it."""
-    # The start lock prevents a new file from being written meanwhile.
+    # Meanwhile, the start lock prevents a new file from being written.
     with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError):
         if read_json(path.read_text(encoding="utf-8"))["key"] == key:
             path.unlink()

@@ -9,6 +9,6 @@ open_ids      rejection of requests whose ID is in use
 content       results as blocks of the protocol
 mounted       the server within an ASGI application
 
-All but `published`, `one_call` and `mounted` import the SDK at the top: creating a server imports these
-modules.
+All modules but `published`, `one_call` and `mounted` import the SDK at the top, so they are imported only
+when a server is created.
 """

@@ -34,8 +34,8 @@ class Resource:
         return bool(self.pattern.groups)
 
     def arguments(self, uri: str) -> dict[str, str] | None:
-        """Return the template's values in a URI; None if it does not match."""
-        # Long URIs make a template with several placeholders backtrack.
+        """Return the values of the template's placeholders; None if the URI does not match."""
+        # Bounded, because a template with several placeholders backtracks on long URIs.
         match = self.pattern.fullmatch(uri) if len(uri) <= MAX_ADDRESS else None
         if match is None:
             return None
@@ -80,7 +80,7 @@ class Published:
         self._listeners: list[Callable[[str], None]] = []
 
     def changed(self, uri: str) -> None:
-        """Notify the subscribers of a URI that its resource has changed; callable from any thread."""
+        """Notify a URI's subscribers that its resource has changed; callable from any thread."""
         for listener in self._listeners:
             listener(uri)
 

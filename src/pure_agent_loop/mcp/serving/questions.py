@@ -35,7 +35,7 @@ _LEVELS = {
 
 
 async def set_level(context: Any, params: Any) -> Any:
-    """Answer ``logging/setLevel`` of versions before 2026: from then on the client gets log messages."""
+    """Answer ``logging/setLevel``, by which clients of versions before 2026 request log messages."""
     connection_of(context).state[_LEVEL] = params.level
     return types.EmptyResult()
 
@@ -111,7 +111,7 @@ class ClientLink:
             return Permission("deny", model_text("mcp_nobody"))
         is_open = request.question is not None
         if not is_modern(self._context):
-            turn = self.turn if current_call() is None else None  # the call has not started
+            turn = self.turn if current_call() is None else None  # release it only before the call starts
             if turn is not None:
                 turn.leave()
             result = await self._context.session.elicit_form(
@@ -175,7 +175,7 @@ def _question(request: PermissionRequest) -> str:
 
 
 def _read(result: Any, *, is_open: bool) -> Permission:
-    """Parse an answer; only the requested fields count."""
+    """Parse an answer; ignore fields that were not requested."""
     content = getattr(result, "content", None) or {}
     if getattr(result, "action", "") != "accept":
         return Permission("deny")

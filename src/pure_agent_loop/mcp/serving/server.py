@@ -68,7 +68,7 @@ class Caller:
     """The caller of a request.
 
     Args:
-        owns: Whether a session is the caller's.
+        owns: Returns whether a session is the caller's.
         new_session: Returns an ID for a new session.
         may_call: Whether the caller may call tools, and see the tool calls of agents.
         may_run: Whether the caller may give tasks to agents.
@@ -96,7 +96,7 @@ class AgentServer:
         agents: Agents that take tasks, by name.
         store: The store of the agents' sessions.
         caller: Returns the `Caller` for the SDK's context of a request.
-        published: Prompts and resources of the user; None if there are none.
+        published: The user's prompts and resources; None if there are none.
         deps: Makes the deps for each agent run; None for the agents' own deps.
 
     Raises:
@@ -297,7 +297,7 @@ class AgentServer:
     # -- changes --------------------------------------------------------------------------------------
 
     def session_changed(self, session: str) -> None:
-        """Notify subscribers of a session that it has changed."""
+        """Notify a session's subscribers that it has changed."""
         self._changes.tell(uri_of(session))
 
     async def _subscribe(self, context: Any, params: Any) -> Any:
@@ -346,7 +346,7 @@ class AgentServer:
 
 
 def _is_notified_uri(uri: str) -> bool:
-    """Return whether change notifications use this spelling of a URI: each session has only one."""
+    """Return whether notifications use this spelling of a URI: they use only one per session."""
     return not uri.startswith(SESSIONS) or uri == uri_of(session_at(uri))
 
 

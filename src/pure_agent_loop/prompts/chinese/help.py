@@ -16,7 +16,7 @@ MESSAGES = {
     "serve": "服务",
     "set up": "设置",
     "more": "其他",
-    "'pal COMMAND --help' shows the options of a command. 'pal run WORD' runs a task of one word.": (
+    "'pal COMMAND --help' shows the options of a command. 'pal run WORD' runs a one-word task.": (
         "“pal 命令 --help”显示该命令的选项。“pal run 词”只用一个词提问。"
     ),
     "positional arguments": "位置参数",
@@ -60,7 +60,7 @@ MESSAGES = {
         "OPENAI_MODEL,\n"
         "OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM "
         "Studio,\n"
-        "llama.cpp, vLLM), else the embedded model of the extra [local]. Standard error shows the "
+        "llama.cpp, vLLM), else the embedded model from the [local] extra. Standard error shows the "
         "choice."
     ): (
         "模型的选择依次为：--model 和 --base-url；PAL_MODEL、PAL_BASE_URL 和 PAL_API_KEY；OPENAI_MODEL"
@@ -72,7 +72,7 @@ MESSAGES = {
     (
         "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limit reached, 4 calls denied, or pending "
         "without a\n"
-        "terminal to ask at, 75 temporary failure (retry later), 130 stopped by Ctrl-C."
+        "terminal to ask on, 75 temporary failure (retry later), 130 stopped by Ctrl-C."
     ): (
         "退出码：0 完成，1 失败，2 用法错误，3 达到限制，4 调用被拒绝，或待批准但没有可询问的终端，\n"
         "75 暂时性故障（请稍后重试），130 被 Ctrl-C 停止。"
@@ -84,7 +84,7 @@ MESSAGES = {
     "permissions": "权限",
     "output": "输出",
     "show all options and exit": "显示全部选项并退出",
-    "the task; piped text is its context, or the task if missing": (
+    "the task; piped text is its context, or the task if none is given": (
         "任务；管道输入是其上下文，未给出任务时即为任务"
     ),
     "model name, or path of a .gguf file": "模型名称，或 .gguf 文件的路径",
@@ -118,7 +118,7 @@ MESSAGES = {
     "add MCP servers from a file like mcp.json; repeatable": "从 mcp.json 之类的文件添加 MCP 服务器；可重复",
     "use no MCP servers": "不使用 MCP 服务器",
     "answer without tools (same as --tools none)": "不用工具直接回答（同 --tools none）",
-    "add functions of FILE as tools (not sandboxed); repeatable": (
+    "add functions from FILE as tools (not sandboxed); repeatable": (
         "把 FILE 中的函数添加为工具（不在沙箱中）；可重复"
     ),
     "require a JSON answer that matches this JSON Schema": "要求答案为符合此 JSON Schema 的 JSON",
@@ -131,7 +131,7 @@ MESSAGES = {
     "maximum tokens for all requests (default: no limit)": "所有请求的最多 token 数（默认：不限）",
     "maximum seconds per run (default: no limit)": "每次运行的最多秒数（默认：不限）",
     "maximum cost per day (UTC) for all recorded runs": "所有已记录运行每天（UTC）的最高费用",
-    "maximum cost per day (UTC) for the runs of one person": "同一人的运行每天（UTC）的最高费用",
+    "maximum cost per day (UTC) for one person's runs": "同一人的运行每天（UTC）的最高费用",
     "limits of the default agent": "默认智能体的限制",
     "maximum cost, in US dollars or the currency of --price": "最高费用，单位为美元，或与 --price 相同的货币",
     "price per million tokens: INPUT,OUTPUT[,CACHED[,WRITTEN]]": (
@@ -148,7 +148,7 @@ MESSAGES = {
         "持久运行的数据库：sqlite:///PATH 或 postgresql://...（默认：PAL_DATABASE）"
     ),
     (
-        "ask: before changes; guard: before changes with values that are not yours; auto: allow unless a "
+        "ask: before changes; guard: before changes with values not from you; auto: allow unless a "
         "rule denies; plan: read-only tools; bypass: never ask (default: ask)"
     ): (
         "ask：改动前询问；guard：改动中的值不来自你时询问；auto：规则未拒绝即允许；plan：只用只读工具；bypass：从不询问（默认：ask）"
@@ -176,7 +176,7 @@ MESSAGES = {
     ),
     (
         "text: the answer; json: one object; stream-json: one object per event; code: the first code "
-        "block, or the whole answer without one (default: text)"
+        "block, or the whole answer if there is none (default: text)"
     ): (
         "text：答案；json：一个对象；stream-json：每个事件一个对象；code：第一个代码块，没有则为整个答"
         "案（默认：text）"
@@ -185,7 +185,7 @@ MESSAGES = {
     "print only the answer, no progress": "只输出答案，不显示进度",
     "same as --print": "同 --print",
     "colours; plain disables them (default: auto)": "配色；plain 关闭颜色（默认：auto）",
-    "words instead of symbols, and nothing that moves": "以文字代替符号，没有动态内容",
+    "words instead of symbols, and no animation": "以文字代替符号，没有动态内容",
     "no bell, notification or title when a question waits": "有问题等待时不响铃、不通知、不改标题",
     "same as --theme plain": "同 --theme plain",
     "language of the interface and prompts": "界面和提示词的语言",
@@ -225,9 +225,9 @@ MESSAGES = {
         "agent comes\n"
         "from the file or from --agent, and --model replaces its model; the default is the chosen model "
         "without tools.\n"
-        "With --out, the same command resumes an evaluation that was ended. Exit codes: 0 enough cases "
+        "With --out, the same command resumes an interrupted evaluation. Exit codes: 0 if enough cases "
         "passed and\n"
-        "nothing is worse beyond chance than in --compare, or than with the first of several models; else 1."
+        "no score is worse beyond chance than in --compare, or than with the first of several models; else 1."
     ): (
         "FILE 是含 Dataset（也可含 Agent）的 Python 文件，或 YAML、JSON、JSON Lines。\n"
         "智能体来自该文件或 --agent，--model 会替换它的模型；默认为选中的模型，不带工具。\n"
@@ -251,7 +251,7 @@ MESSAGES = {
         "必须通过的比例，0 到 1（默认：1；与 --compare 同用或有多个模型时为 0）"
     ),
     (
-        "Check what a model server supports with small requests, in each protocol that it has: chat "
+        "Use small requests to check what a model server supports, in each protocol that it has: chat "
         "completions, Messages, Responses, Gemini. Print a table for each, the recommended model name and "
         "tool mode, and a profile to paste. Default: the model that 'pal run' would use."
     ): (
@@ -271,20 +271,21 @@ MESSAGES = {
     "show what the prompt cache read and missed in a session instead": (
         "改为显示一个会话中提示缓存的读取与未命中情况"
     ),
-    "share a session by a read-only link with an end date": "用有截止日期的只读链接分享会话",
-    "Share a session by a read-only link with an end date.": "用有截止日期的只读链接分享会话。",
+    "share a session through a read-only link that expires": "用有截止日期的只读链接分享会话",
+    "Share a session through a read-only link that expires.": "用有截止日期的只读链接分享会话。",
     (
-        "The link shows the session as it is now, without later messages, to everybody who has it; no login "
-        "is needed.\n"
-        "'pal serve' with the same --folder shows it. It is printed once: only a digest of it is stored. "
-        "Deleting the\nsession ends its links."
+        "The link shows the session as it is now, without later messages, to everyone who has the link; no "
+        "login is\n"
+        "needed. 'pal serve' with the same --folder serves it. The link is printed once: only its digest is "
+        "stored.\n"
+        "Deleting the session ends its links."
     ): (
         "链接向每个持有者显示会话当前的内容，无需登录；之后的消息不在其中。\n"
         "由 --folder 相同的 pal serve 显示。链接只输出一次：只保存其摘要。\n"
         "删除会话会使其链接失效。"
     ),
     "days until the link ends (default: 7)": "链接的有效天数（默认：7）",
-    "list the links in force": "列出有效的链接",
+    "list active links": "列出有效的链接",
     "end a link, by its id, token or address": "按 ID、令牌或地址结束链接",
     "do not share sessions by links; existing links show nothing": "不用链接分享会话；已有的链接不显示内容",
     "List and manage the sessions that 'pal' records.": "列出和管理 pal 记录的会话。",
@@ -306,7 +307,7 @@ MESSAGES = {
     "print only the last answer, unformatted": "只输出最后的答案，不加格式",
     "print one JSON object with all records": "输出含全部记录的一个 JSON 对象",
     "session": "会话",
-    "format of the document (default: by the ending of FILE)": "文档格式（默认：按 FILE 的扩展名）",
+    "document format (default: from the extension of FILE)": "文档格式（默认：按 FILE 的扩展名）",
     "write to FILE instead of standard output": "写入 FILE，而不是标准输出",
     "last step to copy (default: all)": "复制到第几步为止（默认：全部）",
     "ID of the new session": "新会话的 ID",
@@ -347,9 +348,9 @@ MESSAGES = {
     "check that no line was changed, removed or inserted": "检查没有行被改动、删除或插入",
     "print the path of the log": "输出日志的路径",
     "folder or file of another log": "另一份日志的文件夹或文件",
-    "only calls of this session": "只列出此会话的调用",
-    "only calls of this tool": "只列出此工具的调用",
-    "only from T on: 2h (ago), or a local time: 2026-01-31T18:00": (
+    "only calls in this session": "只列出此会话的调用",
+    "only calls to this tool": "只列出此工具的调用",
+    "only since T: 2h (ago), or a local time: 2026-01-31T18:00": (
         "只列出 T 之后的：2h（之前），或本地时间 2026-01-31T18:00"
     ),
     "only before T": "只列出 T 之前的",
@@ -359,9 +360,9 @@ MESSAGES = {
     "only calls with WORDS in arguments, task or result": "只列出参数、任务或结果中含 WORDS 的调用",
     "newest calls to list (default: 20)": "列出最新的多少次调用（默认：20）",
     "number from 'pal audit list'": "pal audit list 中的编号",
-    "earlier last hash that the log must contain": "日志必须包含的先前末行哈希",
+    "last hash from an earlier check; the log must contain it": "日志必须包含的先前末行哈希",
     (
-        "Restore the files of a workspace to their content before the last step that changed "
+        "Restore a workspace's files to how they were before the last step that changed "
         "something, or before an earlier step. Files changed since then are left alone."
     ): ("把工作区的文件恢复到最近一次改动之前，或更早的某一步之前。此后又改动过的文件保持不变。"),
     (
@@ -398,7 +399,7 @@ MESSAGES = {
     "owner's token; prefer PAL_SERVER_TOKEN (default: created)": (
         "所有者的令牌；建议用 PAL_SERVER_TOKEN（默认：自动创建）"
     ),
-    "agent, dict of agents by name, or function that makes it": (
+    "agent, dict of agents by name, or function that makes either": (
         "智能体、以名称为键的智能体字典，或返回它们的函数"
     ),
     "function that makes the deps, called once per run": "创建 deps 的函数，每次运行调用一次",
@@ -409,7 +410,7 @@ MESSAGES = {
         "不为持久运行启动工作进程，由 pal worker 进程执行"
     ),
     "folder for the server's data (default: the data folder)": "服务器数据的文件夹（默认：数据文件夹）",
-    "delete sessions and runs not used for N days, each day (default: keep them)": (
+    "each day, delete sessions and runs not used for N days (default: keep them)": (
         "每天删除 N 天未使用的会话和运行（默认：保留）"
     ),
     "seconds for runs to finish after SIGTERM (default: 30)": "SIGTERM 之后留给运行完成的秒数（默认：30）",
@@ -427,7 +428,7 @@ MESSAGES = {
     "log": "日志",
     "format of the log lines (default: text)": "日志行的格式（默认：text）",
     "lowest level to log (default: info)": "记录的最低级别（默认：info）",
-    "serve /live, /ready and /metrics there, without a token (address: 127.0.0.1)": (
+    "serve /live, /ready and /metrics here, without a token (default address: 127.0.0.1)": (
         "在此地址提供 /live、/ready 和 /metrics，无需令牌（地址默认 127.0.0.1）"
     ),
     "Run as an agent for an editor: Agent Client Protocol on standard input and output.": (
@@ -450,21 +451,21 @@ MESSAGES = {
         "sqlite:///PATH 或 postgresql://...（默认：PAL_DATABASE）"
     ),
     (
-        "agent, dict of agents by name, or function that makes it (default: agent 'default', model of "
+        "agent, dict of agents by name, or function that makes either (default: agent 'default', model of "
         "'pal run', read-only tools)"
     ): (
         "智能体、以名称为键的智能体字典，或返回它们的函数（默认：智能体 default，使用 pal run 的模型和"
         "只读工具）"
     ),
-    "stop when standard input ends, e.g. with the parent": "标准输入结束时停止，例如父进程结束时",
+    "stop when standard input ends, e.g. when the parent exits": "标准输入结束时停止，例如父进程结束时",
     "concurrent runs per model (default: 4)": "每个模型的并发运行数（默认：4）",
-    "start at most N runs of MODEL per S seconds; repeatable": "每 S 秒最多启动 MODEL 的 N 次运行；可重复",
+    "start at most N runs with MODEL per S seconds; repeatable": "每 S 秒最多启动 MODEL 的 N 次运行；可重复",
     "seconds until a silent worker counts as dead (default: 10)": (
         "工作进程多少秒没有响应即视为已终止（默认：10）"
     ),
     "seconds for running tools after SIGTERM (default: 20)": "SIGTERM 之后留给运行中工具的秒数（默认：20）",
-    "attempts of a run that crashes its process (default: 3)": "会使进程终止的运行的尝试次数（默认：3）",
-    "attempts of a run that crashes its process": "会使进程终止的运行的尝试次数",
+    "attempts for a run that crashes its process (default: 3)": "会使进程终止的运行的尝试次数（默认：3）",
+    "attempts for a run that crashes its process": "会使进程终止的运行的尝试次数",
     "the task; piped text is its context": "任务；管道输入是其上下文",
     "agent that runs the task (default: default)": "运行任务的智能体（默认：default）",
     "run ID; submitting it again does nothing": "运行 ID；重复提交没有作用",
@@ -486,7 +487,7 @@ MESSAGES = {
     "add a schedule": "添加定时计划",
     "list all schedules by name": "按名称列出所有定时计划",
     "show a schedule and its newest runs": "显示定时计划及其最近的运行",
-    "remove a schedule; its started runs continue": "移除定时计划；已启动的运行会继续",
+    "remove a schedule; runs already started continue": "移除定时计划；已启动的运行会继续",
     "pause a schedule until 'resume'": "暂停定时计划，直到 resume",
     "resume a paused schedule": "恢复暂停的定时计划",
     "start a run now": "立即启动一次运行",
@@ -525,12 +526,12 @@ MESSAGES = {
     "remove a server and its stored data": "移除服务器及其保存的数据",
     "start a server and list its tools": "启动服务器并列出其工具",
     "log in to a server in the browser": "在浏览器中登录服务器",
-    "delete the login of a server": "删除服务器的登录信息",
+    "delete the login for a server": "删除服务器的登录信息",
     "server name, prefix of its tool names": "服务器名称，也是其工具名称的前缀",
     "URL of the server, or -- and a command": "服务器的 URL，或 -- 加命令",
     "environment variable for the server; repeatable": "服务器的环境变量；可重复",
     "pass on a variable of your environment; repeatable": "传递你环境中的变量；可重复",
-    "HTTP header of each request; repeatable": "每个请求的 HTTP 请求头；可重复",
+    "HTTP header for each request; repeatable": "每个请求的 HTTP 请求头；可重复",
     "OAuth setting, such as client_id=...; repeatable": "OAuth 设置，例如 client_id=...；可重复",
     "working directory (default: a neutral folder)": "工作目录（默认：中立的文件夹）",
     "use the older SSE transport": "使用旧的 SSE 传输",
@@ -539,7 +540,7 @@ MESSAGES = {
     "folder that the tools can see": "工具可见的文件夹",
     "List and stop the subagent tasks on this machine.": "列出和停止本机的子智能体任务。",
     (
-        "Tasks of runs without a session are not recorded and not listed.\n"
+        "Tasks in runs without a session are neither recorded nor listed.\n"
         "Exit codes: 0 done, 1 the task did not stop in time, 2 wrong usage or no such task."
     ): (
         "没有会话的运行，其任务不会记录，也不会列出。\n"
@@ -548,7 +549,7 @@ MESSAGES = {
     "list tasks, newest first": "列出任务，最新的在前",
     "show all details of a task": "显示任务的全部细节",
     "stop a task in any process": "停止任一进程中的任务",
-    "only tasks of this session": "只列出此会话的任务",
+    "only tasks in this session": "只列出此会话的任务",
     "task ID": "任务 ID",
     "shell to print the script for": "要输出脚本的 shell",
 }

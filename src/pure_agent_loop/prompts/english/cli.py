@@ -73,16 +73,16 @@ MESSAGES = {
     "left_status": "The background run {run} is {status}. {error} See: pal tasks show {run}{database}",
     "detached_settings": "This agent continues only runs that Ctrl-B moved to the background.",
     "detached_differs": (
-        "This worker would run the conversation with other settings: {differences}. Start 'pal worker' as "
-        "you started 'pal', then continue the session of this run: pal run --resume SESSION --database URL."
+        "This worker would run the conversation with different settings: {differences}. Start 'pal worker' "
+        "the way you started 'pal', then resume this run's session: pal run --resume SESSION --database URL."
     ),
     "no_session_to_resume": 'No session to resume. To start one: pal "your task"',
-    "no_session_of_folder": 'No session of {folder} to resume. To start one: pal "your task"',
-    "pick_by_id": "--resume needs a session ID here. Sessions of this folder: {newest}.",
+    "no_session_of_folder": 'No session to resume in {folder}. To start one: pal "your task"',
+    "pick_by_id": "--resume needs a session ID here. Sessions in this folder: {newest}.",
     "no_items": "none",
     "none_picked": "No session was selected.",
     "no_such_session": "There is no session {session!r}. The newest: {newest}.",
-    "no_sessions_at_all": "There is no session {session!r}. There are none.",
+    "no_sessions_at_all": "There is no session {session!r}. No sessions are recorded here.",
     "left_out": "left out: {problem}",
     "skill_not_used": "skill not used: {problem}",
     "not_audited": "this run's calls are not in the audit log: {file}: {reason}.",
@@ -96,13 +96,13 @@ MESSAGES = {
     "yes_no": "[y]es, [n]o: ",
     "attach_nothing": "--attach needs a task: say what to do with the files.",
     "attach_unreadable": "--attach={name} cannot be read: {error}.",
-    "attach_kind": "--attach={name} is not text of at most {limit} bytes, nor one of: {endings}.",
+    "attach_kind": "--attach={name} is neither text of at most {limit} bytes nor one of: {endings}.",
     "input_too_long": "Standard input is longer than {limit} bytes. Send less, or name a file instead.",
     "input_not_text": (
         "Standard input is not text. Send an image or a PDF with --attach FILE; for text in another "
         "encoding, convert it to UTF-8 first, for instance with iconv."
     ),
-    "no_terminal": "{call} needs a person's permission{reason}, and there is no terminal to ask at.{how}",
+    "no_terminal": "{call} needs a person's permission{reason}, and there is no terminal to ask on.{how}",
     "reason": " ({reason})",
     "how_leave_out": " To permit it, leave out --ask {rule}.",
     "how_allow": " To permit it: --allow {rule}",
@@ -143,7 +143,7 @@ MESSAGES = {
     "mcp_other_folder": "the server does not start in this folder and will not find {path!r}; see --cwd",
     "mcp_removed": "removed {name}",
     "mcp_logged_in": "logged in to {name}; the login is stored in: {place}",
-    "mcp_logged_out": "deleted the login of {name}",
+    "mcp_logged_out": "deleted the login for {name}",
     "mcp_no_login": "no login stored for {name}",
     "mcp_login_not_needed": "The MCP server {name!r} is a program and needs no login.",
     "mcp_unknown": "Unknown MCP server {name}.{hint} See: pal mcp list",
@@ -176,7 +176,7 @@ MESSAGES = {
     "acp_twice": "MCP server {name!r} of your settings skipped: the editor defines it too.",
     "acp_needs_mcp": "mcpServers need the extra [mcp]. Install it, or remove the servers from the editor.",
     "acp_unknown_type": "mcpServers: {name} has an unknown type.",
-    "acp_no_session": "There is no session {session!r} of {folder}.",
+    "acp_no_session": "There is no session {session!r} in {folder}.",
     "above_zero": "{text!r} is not a number above 0",
     "price": "{text!r} is not two to four numbers such as 0.15,0.60",
     "number_range": "{text!r} is not a number from {low} to {high}",
@@ -211,15 +211,15 @@ MESSAGES = {
     "durable_more": "more runs: pal tasks -n {number}{at_database}",
     "durable_continues": "the run continues; {hint}",
     "eval_no_file": (
-        "pal eval needs a FILE with your own cases. Public questions are in a clone of the source: "
-        "python -m benchmarks.bfcl"
+        "pal eval needs a FILE with your own cases. For public questions, run python -m benchmarks.bfcl in a "
+        "clone of the source."
     ),
     "eval_several": "{path} has {count} {kind} objects: name one of them {name!r}.",
     "eval_not_run": "{path} cannot be run. {kind}: {error}",
     "eval_agent": "--agent={agent} must be an Agent, or a function that makes one.",
     "eval_conflict": "--{conflict} cannot be combined with an agent, which sets its own. Remove one.",
     "eval_pair": "{now} compared with {before}:",
-    "eval_no_former": "--compare={path} must have one report of the model {model!r}. Name another file.",
+    "eval_no_former": "--compare={path} must contain one report for the model {model!r}. Name another file.",
     "eval_out": "--out={out} cannot be written: {error}",
     "init_exists": "{path} already exists. To overwrite it: --force.",
     "init_found": "found {model} at {url}: added as server {name!r}",
@@ -244,7 +244,10 @@ MESSAGES = {
     ),
     "serve_link": "this link gives full access; stop with SIGTERM or Ctrl-C",
     "serve_at": "serving {address}",
-    "serve_stopping": "stopping; runs get {grace:g} s to finish (again: resume them at the next start)",
+    "serve_stopping": (
+        "stopping; runs get {grace:g} s to finish (Ctrl-C again stops now; unfinished runs resume at the "
+        "next start)"
+    ),
     "port": "{text!r} is not a port from 0 to 65535",
     "resume_with_task": 'to resume: pal run {to_resume} "your task"',
     "repair_copied": "{kept} copied to session {session_id}; the old one is unchanged",
@@ -262,7 +265,7 @@ MESSAGES = {
     ),
     "repair_intact": "no damage in {id}: {kept}",
     "no_questions": "no session is waiting for an answer",
-    "answer_more": "recorded; {left} of {id}: pal sessions waiting",
+    "answer_more": "recorded; {left} in {id}, see: pal sessions waiting",
     "answer_recorded": "recorded; to resume: pal run {to_resume}",
     "starter_look": "What is in this folder? Give me an overview.",
     "starter_explain": "Which file here should I read first, and why?",
@@ -293,7 +296,7 @@ MESSAGES = {
     ),
     "load_twice": (
         "{target}: {name} is in this folder, and also installed ({origin}). Rename the one in the folder, or "
-        "start this in another folder."
+        "run this command in another folder."
     ),
     "functions_file": "--functions={name} must be a Python file.",
     "functions_none": "--functions={name} defines no function.",
@@ -343,7 +346,7 @@ MESSAGES = {
     "audit_no_log": "no audit log yet in {log}; the first run with an audit log creates it",
     "audit_sealed": "Signed with a key.",
     "audit_unsealed": (
-        "Not signed: anyone who can write the file could rewrite it (add a key to prevent this)."
+        "Not signed: anyone with write access could alter the log undetected. Set a key to prevent this."
     ),
     "extra": "{feature} needs the extra [{extra}]. Install it: {install}",
     "the_model": "the model",
@@ -501,8 +504,8 @@ MESSAGES = {
         "changed. Running processes keep theirs. Delete {file} to use the shipped prices again."
     ),
     "already_answered": (
-        "Call {call_id!r:.80} has nothing pending: {by} already answered {answer!r:.80}. That answer stays "
-        "valid; nothing was changed."
+        "Call {call_id!r:.80} has no pending question: {by} already answered {answer!r:.80}. That answer "
+        "stays valid; nothing was changed."
     ),
     "then_hint": ".{hint}",
 }

@@ -71,7 +71,7 @@ MESSAGES = {
     "others": "not {model}, but {others} others",
     "one_other": "not {model}, but {other}",
     "size": "{size} tokens, {source}",
-    "client_size": "{size} tokens, as the client uses it",
+    "client_size": "{size} tokens, the size that the client uses",
     "llama_only": "reported by llama.cpp servers only",
     "supports": "supports: {able}",
     "supports_none": "supports no capability that llama.cpp lists",

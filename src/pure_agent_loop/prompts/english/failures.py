@@ -16,7 +16,7 @@ MESSAGES = {
     "auth": "The key was refused{status}.",
     "auth_fix": "Replace it where it is set.",
     "not_found": "The server does not know this model or URL{status}.",
-    "not_found_fix": "Check both names.",
+    "not_found_fix": "Check both.",
     "context_overflow": "The conversation no longer fits the model's context window.",
     "context_sizes": "The conversation no longer fits ({used} of {window} tokens).",
     "context_overflow_fix": "Start a new conversation, or use a model with a larger window.",

@@ -11,7 +11,7 @@ MESSAGES = {
     "model_refused": "{model} refused to answer; {other} answers instead.",
     "usage_implausible": "The server's count of {tokens} tokens for {letters} characters is wrong: "
     "the usage of this answer is estimated.",
-    "limit_wait": "Waiting {seconds} s: {model} is at its limit per minute.",
+    "limit_wait": "Waiting {seconds} s: {model} is at its per-minute limit.",
     "refused": "; {reason} (--base-url){also}",
     "no_key": "No API key for {url}. Set PAL_API_KEY (or OPENAI_API_KEY).",
     "no_own_key": "No API key for {url}. Set PAL_API_KEY, or {variable}, which is sent only to its maker.",
@@ -32,7 +32,7 @@ MESSAGES = {
     "not_used": "the server at {url} belongs to {owner}, who could read every task; it is used only if named",
     # -- prompt cache ------------------------------------------------------------------------------
     "prefix_changed": (
-        "Prompt cache: {place} changed at character {offset}; {share} % of the previous request before it is "
+        "Prompt cache: {place} changed at character {offset}; the first {share} % of the previous request is "
         "unchanged. Changed by {writer}. Before: {before!r}. Now: {after!r}."
     ),
     "prefix_by_system_function": "the function that writes the system prompt",
@@ -62,16 +62,18 @@ MESSAGES = {
         "folder, or allow it with any_folder=True (--any-folder)."
     ),
     "workspace_system": "workspace_root={root!r} is a system folder. Choose a project folder.",
-    "folder_home": "a home",
+    "folder_home": "a home folder",
     "folder_temporary": "a shared temporary folder",
     "folder_with_keys": "a folder with keys in it (.ssh)",
     "sandbox_not_here": "sandbox={name!r} does not work here: {why}.",
     "whole_number": "{text!r} is not a whole number of at least 1",
     "seconds_above": "{text!r} is not a number of seconds above 0 and up to {most:g}",
     "engine_twice": "This process already uses {place}.",
-    "run_exists": "Run {run_id!r} exists, with another agent, task or session. Submit with another run_id.",
+    "run_exists": (
+        "Run {run_id!r} already exists, with another agent, task or session. Submit with another run_id."
+    ),
     "unknown_agent": "Unknown agent {agent!r}. Known agents: {agents}.",
-    "task_blank": "task must be a non-blank text, not {task!r:.80}.",
+    "task_blank": "task must be a non-blank string, not {task!r:.80}.",
     "priority": "priority={priority!r:.40} must be from 1 (first) to {max_priority}.",
     "no_worker": (
         "No worker has used {place} yet, so agent {agent!r} is unknown. Start a worker first: pal worker "
@@ -79,7 +81,9 @@ MESSAGES = {
     ),
     "no_run": "Run {run_id!r:.100} does not exist in {place}.",
     "unknown_choice": "{name}={value!r:.80} is unknown. Use one of: {choices}.",
-    "run_unknown": "The end of run {run_id!r} is unknown after {timeout:g} s: its database is unavailable.",
+    "run_unknown": (
+        "Whether run {run_id!r} has ended is unknown after {timeout:g} s: its database is unavailable."
+    ),
     "run_still": "Run {run_id!r} is still {status} after {timeout:g} s{reason}.",
     "database_unavailable": "The database {place} is unavailable: {reason}",
     "database_rights": (
@@ -106,8 +110,8 @@ MESSAGES = {
     "run_answered": "Run {run} resumes: all its questions are answered.",
     "run_returned": "Run {run} was returned to its queue: this worker is stopping.",
     "run_taken": "Run {run} was taken over by another worker.",
-    "run_repeated": "Run {run}: attempt {number} of {maximum} since its last finished call, alone in this "
-    "process. In each earlier attempt, the process died.",
+    "run_repeated": "Run {run}: attempt {number} of {maximum} since its last finished call. It runs alone "
+    "in this process, because the process died in each earlier attempt.",
     "run_void": "Run {run}: the approved call {call_id} of {tool} was not made ({reason}); "
     "the code has changed.",
     "run_kills": "the process died in {attempts} attempts without progress, the last time in step {step}: "
@@ -128,8 +132,8 @@ MESSAGES = {
     "run_database": "Run {run} waits for its database: {reason}",
     "run_again": "Run {run} starts again: {reason}",
     "run_unfinished": (
-        "Not ended: {runs}. Nothing was deleted. Cancel them first (pal cancel RUN_ID), or delete with "
-        "--stop (stop=True)."
+        "These runs have not ended: {runs}. Nothing was deleted. Cancel them first (pal cancel RUN_ID), or "
+        "delete with --stop (stop=True)."
     ),
     "session_shared": (
         "The session {session} holds more than these runs (others: {others}). Nothing was deleted. Name them "
@@ -208,7 +212,7 @@ MESSAGES = {
     "every_minute": "every {count} minutes",
     "every_second": "every {count} seconds",
     "every_range": "every={every!r:.40} must be from 1 to {max_every:.0f} seconds.",
-    "prompt_or_file": "prompt={prompt!r:.80}: give either a text or prompt_file='{heartbeat_file}'.",
+    "prompt_or_file": "prompt={prompt!r:.80}: give either a prompt or prompt_file='{heartbeat_file}'.",
     "cron_part": "cron={line!r:.80}: the {name} {part!r} is invalid. Use '5', '*', '1-5', '1,3' or '*/10'.",
     "schedule_twice": (
         "name={name!r} is in use by another schedule. Remove it first, or use replace=True (--replace)."
@@ -279,9 +283,10 @@ MESSAGES = {
     "case_expected": "Case {name!r} has no expected output, but an evaluator needs it. Set expected=...",
     "case_contains": "Case {name!r}: Contains needs a non-empty string.",
     "no_price": (
-        "{field} is set, but the price of the model {model!r} at its server is unknown, so that the limit "
-        "would never be reached. Give one: prices={{{model!r}: Price(input=..., output=...)}}, per million "
-        "tokens (0 for a server that costs nothing), or --price IN,OUT. `pal cost prices` lists known ones."
+        "{field} is set, but the price of the model {model!r} at its server is unknown, so the limit "
+        "would never be reached. Give a price: prices={{{model!r}: Price(input=..., output=...)}}, per "
+        "million tokens (0 for a server that costs nothing), or --price IN,OUT. `pal cost prices` lists "
+        "known ones."
     ),
     "day_needs_session": (
         "max_cost_per_day and max_cost_per_person_per_day add up what the sessions of a store recorded, and "
@@ -299,7 +304,7 @@ MESSAGES = {
         "MaxCost: the price of the model {model!r} is unknown. Give it in limits.prices of the agent."
     ),
     "no_verdict": "The judge returned no verdict: {content!r:.200}",
-    "evaluator_arguments": "{where}: invalid arguments of the evaluator {name!r}: {error}",
+    "evaluator_arguments": "{where}: invalid arguments for the evaluator {name!r}: {error}",
     "not_a_schema": "schema is not a JSON Schema: {message}",
     "eval_progress": "eval: {done}/{total} done, {right} right, {mean:.2f} s each",
     "compare_unchanged": "nothing got better or worse",
@@ -307,13 +312,13 @@ MESSAGES = {
     "compare_better": "better: {difference}",
     "compare_chance": "no difference beyond chance: {difference}",
     "compare_power": (
-        "A difference of {points:g} points in passed would show with about {needed} repeats per case in both "
-        "runs (now {now:.3g})."
+        "To show a difference of {points:g} points in passed, both runs need about {needed} repeats per case "
+        "(now {now:.3g})."
     ),
     "compare_cases": "Cases that changed, largest change first (single cases also change by chance):",
     "compare_more": "... and {count} more",
     "outcomes_foreign": (
-        "{path}: line {line} is not an outcome of an evaluation. Choose another file for out, or delete it."
+        "{path}: line {line} is not an evaluation outcome. Choose another file for out, or delete it."
     ),
     "outcomes_locked": (
         "{path} is in use by another evaluation. Wait until it has ended, or choose another file for out."
@@ -399,13 +404,13 @@ MESSAGES = {
     "server_prefix": "prefix={prefix!r:.80} is not a path. Write it like /agents.",
     "above_zero": "{name}={value!r:.40} must be a number above 0.",
     "server_model": "model: {model!r:.80} may not be chosen here. Possible: {choice}.",
-    "server_models": "models={models!r:.80} must be names of models as non-blank text.",
+    "server_models": "models={models!r:.80} must be model names (non-blank strings).",
     "server_fixed_model": (
         "models: no model can be chosen for {agents}, which was made with llm=... . Make it with model=..., "
         "or leave models out."
     ),
     "server_verdict": "'always' and 'similar' need the verdict 'allow'.",
-    "server_starters": "starters={starters!r:.80} must be tasks as non-blank text.",
+    "server_starters": "starters={starters!r:.80} must be tasks (non-blank strings).",
     "server_suspended": "A run of this session is suspended: answer or stop it.",
     "server_session_suspended": "The session is suspended: answer its questions first.",
     "server_stopping": "The server is shutting down. Try again soon.",
@@ -459,7 +464,7 @@ MESSAGES = {
     "mcp_disabled": "{where}: disabled is {is_off!r:.60}; it must be true or false.",
     "mcp_type": "{where}: type={kind!r:.60} must be one of {types}.",
     "mcp_type_conflict": "{where}: type={kind!r} cannot be combined with {other}. Remove one of them.",
-    "mcp_command": "{where}: command must be text, and args a list.",
+    "mcp_command": "{where}: command must be a string, and args a list.",
     "mcp_field": "{where}: {unknown!r:.60} is not a field of {what}. Fields: {known}.",
     "mcp_vscode": "{where}: {value!r:.60} works in VS Code only. Use ${{NAME}} instead.",
     "mcp_not_json": "{shown} is not a JSON file of at most {max_bytes} bytes.",
@@ -474,7 +479,7 @@ MESSAGES = {
     "mcp_url": "{shown}: url={url!r:.80} must be http:// or https://, with a host.",
     "mcp_timeout": "{shown}: timeout and start_timeout must be above 0 seconds.",
     "mcp_only_for": "{shown}: {name} is only for servers that are {other}. Remove it.",
-    "id_blank": "It must be a non-blank text",
+    "id_blank": "It must be a non-blank string",
     "id_long": "It has {count} characters; use at most {limit}",
     "id_control": "It holds control characters or unpaired surrogates",
     "feature_server": "the server",
@@ -495,7 +500,7 @@ MESSAGES = {
     "mcp_must_be": "{problem}; {name} must be {kind}",
     "mcp_value": "{name} is {value!r:.60}",
     "mcp_one_of": "{name}={value!r:.60} must be one of {choices}",
-    "kind_text": "text",
+    "kind_text": "a string",
     "kind_switch": "true or false",
     "kind_whole_number": "a whole number",
     "kind_number": "a number",

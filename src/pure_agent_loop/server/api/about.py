@@ -39,7 +39,7 @@ def _me_model(person: Person, request: ApiRequest) -> models.SignedInUser:
 
 
 async def signed_in(request: ApiRequest) -> Response:
-    """Return the authenticated person, or null: browsers would log a 401 as an error."""
+    """Return the authenticated person, or null instead of a 401, which browsers would log as an error."""
     person: Person | None = request.person
     me = None if person is None else _me_model(person, request).model_dump(mode="json")
     return JSONResponse({"person": me})
@@ -117,7 +117,7 @@ async def _look(request: ApiRequest) -> models.ServerCheck:
     server, start = _server(request), time.monotonic()
     resources: Sequence[tuple[str, str]] = []
     prompts: list[tuple[str, str]] = []
-    with contextlib.suppress(ToolExecutionError):  # `server` keeps the error for the response
+    with contextlib.suppress(ToolExecutionError):  # the returned server state has the error
         await server.look()
         if server.has_prompts:
             prompts = [
@@ -194,7 +194,7 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
                 last_tool=task.last_tool if is_full else "",
             )
             for task in await asyncio.to_thread(store.list)
-            # Also for a subagent's task: the id of its session begins with that of its parent.
+            # This includes nested tasks, because a subagent's session id begins with its parent's id.
             if request.person.owns(task.parent)
         ][: request.query.limit]
     )

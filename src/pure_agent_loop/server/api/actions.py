@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport
 
 TITLE = 200  # characters
-MAX_READ = 300_000  # maximum size of a file in which the replaced passage is located
+MAX_READ = 300_000  # bytes of a file in which to look for the passage that an edit replaces
 _FORK = re.compile(r" \(fork(?: \d+)?\)$")
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
@@ -143,7 +143,7 @@ async def check_exists(service: Service, session: str) -> None:
 async def edit(
     service: Service, person: Person, session: str, body: models.Edit, key: str = ""
 ) -> tuple[models.RunBody, bool]:
-    """Start a run with another message after a step: in a copy of the session, as a version of it."""
+    """Start a run with a different message after a step, in a copy that becomes a version of the session."""
     key_hash = hash_key(person, key, [session, body])
     if (existing := service.hub.find_by_key(key_hash)) is not None:
         return run_model(existing, person), False
@@ -215,7 +215,7 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
 
 
 async def _wait_on(hub: Hub, person: Person, session: str, new: str) -> None:
-    """Let a fork wait for its own answers to the questions of the session."""
+    """Make a fork wait for its own answers to the session's pending questions."""
     waiting = next((run for run in reversed(hub.of_session(session)) if run.state in WAITING), None)
     if waiting is None or waiting.agent not in hub.agents:
         return
@@ -226,7 +226,7 @@ async def _wait_on(hub: Hub, person: Person, session: str, new: str) -> None:
 
 
 def _fork_title(service: Service, person: Person, title: str) -> str:
-    """Return the title of a fork, unlike those of the person's other sessions: ``TITLE (fork 2)``."""
+    """Return a title for a fork that none of the person's sessions has, such as ``TITLE (fork 2)``."""
     taken = {name for one, name in service.hub.file.labels["title"].items() if person.owns(one)}
     endings = (" (fork)", *(f" (fork {number})" for number in range(2, len(taken) + 3)))
     names = (f"{_FORK.sub('', title)[: TITLE - len(ending)]}{ending}" for ending in endings)
@@ -234,7 +234,10 @@ def _fork_title(service: Service, person: Person, title: str) -> str:
 
 
 async def answer(service: Service, person: Person, session: str, body: models.VerdictBody) -> models.Done:
-    """Answer a question. Require the role ``approve``; a running tool's question needs only ownership."""
+    """Answer a question.
+
+    This needs the role ``approve``; for a running tool's question, owning the session is enough.
+    """
     live = service.hub.live(session)
     is_live = live is not None and body.call_id in live.asked
     if not (person.may("approve") or (is_live and person.owns(session))):
@@ -313,7 +316,7 @@ async def end_of(service: Service, session: str, step: int) -> float:
 
 
 async def snapshots_with(service: Service, session: str) -> Any:
-    """Return the snapshots that have changes of a session; None if there are none."""
+    """Return the snapshots that contain a session's changes; None if no agent has any."""
     for agent in service.hub.agents.values():
         snapshots = snapshots_of(agent)
         if snapshots is not None and session in await snapshots.sessions():
@@ -322,13 +325,13 @@ async def snapshots_with(service: Service, session: str) -> Any:
 
 
 def snapshots_of(agent: Agent) -> Any:
-    """Return the snapshots of an agent; None if its changes cannot be undone."""
+    """Return an agent's snapshots; None if the agent's changes cannot be undone."""
     snapshots = agent.config.snapshots
     return snapshots if hasattr(snapshots, "undo") else None
 
 
 def _passage(agent: Agent | None, question: PermissionRequest) -> dict[str, Any]:
-    """Return the line and the surroundings of the passage that an edit would replace, if it is unique."""
+    """Return the line and surrounding text of the passage that an edit replaces, if the passage is unique."""
     tool, path, old = agent and agent.tools.get(question.tool), *map(question.args.get, ("path", "old_text"))
     parts: list[str] = []
     if tool and tool.root and isinstance(path, str) and isinstance(old, str) and old:
@@ -340,12 +343,12 @@ def _passage(agent: Agent | None, question: PermissionRequest) -> dict[str, Any]
     if len(parts) != 2:
         return {"line": None, "around": []}
     above, below = (part.split("\n") for part in parts)
-    # The lines that the passage begins and ends in, and three more.
+    # Keep the lines where the passage begins and ends, and three more on each side.
     return {"line": len(above), "around": ["\n".join(above[-4:]), "\n".join(below[:4])]}
 
 
 async def questions_of(service: Service, person: Person, session: str) -> list[models.Question]:
-    """Return the pending questions of a session: of a call whose arguments events hide, only the tool."""
+    """Return a session's pending questions, without arguments and reasons that the person may not see."""
     visibility = service.settings.visibility_of(person)
     pending = [
         question

@@ -1,4 +1,4 @@
-"""Operations on images and files of a session: list and download, safe for a browser."""
+"""Operations on a session's images and files: list them, and download them safely in a browser."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import not_found
 from pure_agent_loop.sessions.stores.records import Record
 
-# Types are detected by the first bytes, never by the name, and a browser executes none of them. All other
-# content is binary.
+# Types are detected by the first bytes, never by the name. Browsers execute none of these types, and all
+# other content is served as binary data.
 _KNOWN = (
     (b"\x89PNG\r\n", "image/png", "png"), (b"\xff\xd8\xff", "image/jpeg", "jpg"),
     (b"GIF8", "image/gif", "gif"), (b"%PDF-", "application/pdf", "pdf"),
@@ -32,7 +32,7 @@ _HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
 class ToolFile(SentFile):
-    """An image or a file that a tool returned, or that a person sent: then without a call and a tool."""
+    """An image or a file. `call_id` and `tool` name the call that returned it; empty if a person sent it."""
 
     call_id: str
     tool: str
@@ -52,12 +52,12 @@ class _FilePart:
 
 
 def files_of(records: Sequence[Record], visibility: Visibility) -> list[_FilePart]:
-    """Return the visible files of a session: those in results, in the order of the calls, and those sent.
+    """Return a session's visible files, from tool results and from people's messages, in recorded order.
 
-    Files that a hook removed are not included: only those that the model received.
+    Only files that the model received are included, so none that a hook removed.
     """
     tools: dict[str, str] = {}
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}  # by call id; empty, and a number, for a message
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}  # key: (call id, 0); for a message, ("", number)
     sent: list[dict[str, Any]] = []
     for record in records:
         data, value = record.data, record.data.get("value")
@@ -78,7 +78,7 @@ def files_of(records: Sequence[Record], visibility: Visibility) -> list[_FilePar
 
 
 def sent_files(parts: Sequence[Mapping[str, Any]], files: Sequence[_FilePart]) -> list[SentFile]:
-    """Return what a person sent with a message, with its numbers in the list of files."""
+    """Return the files that a person sent with a message, with their numbers in the list of files."""
     numbers = [next((n for n, file in enumerate(files, 1) if file.part == part), 0) for part in parts]
     found = [_model(number, files[number - 1]) for number in numbers if number]
     return [SentFile.of(file) for file in found]

@@ -47,7 +47,7 @@ class Body(BaseModel):
 
 
 def _rule(condition: dict[str, Any], consequence: dict[str, Any]) -> ConfigDict:
-    """Express in a body's schema a rule between its fields, which its operation checks."""
+    """Add to a body's schema a rule between its fields, which the operation enforces."""
     return ConfigDict(json_schema_extra={"if": condition, "then": consequence})
 
 
@@ -58,7 +58,7 @@ class ApiModel(BaseModel):
 
     @classmethod
     def of(cls, value: object, **other: Any) -> Self:
-        """Create a model from an object's attributes of the same names."""
+        """Create a model from the attributes of an object that match the model's fields."""
         names = [name for name in cls.model_fields if name not in other]
         return cls(**{name: getattr(value, name) for name in names}, **other)
 
@@ -162,7 +162,7 @@ class Folder(Body):
 
 
 class Undo(Body):
-    """A request to restore files to before a step, by default before the last step that changed files."""
+    """A request to restore files as they were before a step, by default the last step that changed files."""
 
     step: Step | None = None
     redo: bool = False
@@ -314,7 +314,7 @@ class SessionEntry(ApiModel):
 
 
 class Versions(ApiModel):
-    """A message with versions: the number of its entry, the version shown, and the session of each."""
+    """A message with several versions: its entry's number, the shown version, and each version's session."""
 
     index: Count
     at: Count
@@ -339,7 +339,7 @@ class SessionBody(ApiModel):
 
 
 class LinkAbout(ApiModel):
-    """A link to a session as it was at `created`; `id` names it, but does not open it."""
+    """A link to a session as it was at `created`; `id` identifies the link, but does not open it."""
 
     id: str
     title: str
@@ -355,7 +355,7 @@ class NewLink(LinkAbout):
 
 
 class Links(ApiModel):
-    """The links of a session that are in force, newest first."""
+    """A session's active links, newest first."""
 
     links: list[LinkAbout]
 
@@ -432,7 +432,7 @@ class FileDifference(ApiModel):
 
 
 class StepFiles(ApiModel):
-    """The files that a session changed after a step. `known` is false if no snapshots of them exist."""
+    """The files that a session changed after a step. `known` is false without snapshots."""
 
     session: str
     step: Count

@@ -116,7 +116,7 @@ def _query(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove null from a schema: a query parameter is a string or missing."""
+    """Remove null from a schema: a query parameter may be missing, but is never null."""
     kinds = [kind for kind in schema.get("anyOf", []) if kind.get("type") != "null"]
     kept = {name: value for name, value in schema.items() if name not in ("anyOf", "default", "title")}
     return {**kept, **(kinds[0] if kinds else {})}

@@ -133,7 +133,7 @@ def validated(model: type[M], value: Any, status: int) -> M:
         return model.model_validate(value)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False, include_context=False)
-        # A union gives an error per alternative: the deepest one is the most specific.
+        # A union gives one error per alternative. The deepest error is the most specific.
         deepest = max(errors, key=lambda item: len(item["loc"]))
         path = [*_json_path(value, deepest["loc"])] + [
             str(name) for name in deepest["loc"][-1:] if deepest["type"] == "missing"

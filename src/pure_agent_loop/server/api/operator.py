@@ -34,7 +34,7 @@ class RequestAbout(ApiModel):
 
     The first `same` messages, and the tools if `same_tools`, equal those of the previous request: a prompt
     cache can reuse them. `changed` explains in each language which other part changed first, and who changed
-    it; `reused` says what a cache can reuse, of all requests but the first.
+    it. `reused` describes what a cache can reuse; null for the first request.
     """
 
     number: Count
@@ -96,7 +96,7 @@ class Audit(ApiModel):
 
 
 class Working(ApiModel):
-    """A worker and its number of runs. The host is empty if only the runs of the worker are known.
+    """A worker and its number of runs. The host is empty for a worker known only by its runs.
 
     `alive` is false for a worker whose process has ended, or that has sent no heartbeat for 30 seconds;
     `seen` is the time of its last heartbeat in seconds since the epoch.
@@ -121,8 +121,8 @@ class QueueAbout(ApiModel):
 class FleetRun(ApiModel):
     """A run in the engine. `handovers` counts how often another worker had to take over the run.
 
-    `error` is the first line of why a run failed; `failure` says it in words, by language, if a model's
-    server failed.
+    `error` is the shortened error. If a model's server failed, `failure` describes the failure in each
+    language.
     """
 
     id: str
@@ -139,7 +139,7 @@ class FleetRun(ApiModel):
 
 
 class CostToday(ApiModel):
-    """The cost today of one person's runs of an agent: what is known, and the number of other runs."""
+    """Today's cost of a person's runs of an agent; `unknown` is the number of runs without a known cost."""
 
     agent: str
     person: str
@@ -151,7 +151,7 @@ class CostToday(ApiModel):
 class Fleet(ApiModel):
     """An engine: workers, queues and newest runs, with the number of runs per state.
 
-    `costs_today` is that of the runs of this server that worked since midnight, UTC, the highest first.
+    `costs_today` covers this server's runs that changed since midnight UTC, the highest cost first.
     """
 
     workers: list[Working]

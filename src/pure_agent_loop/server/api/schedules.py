@@ -13,7 +13,7 @@ from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.support.language import in_each_language, notice
 
-# The states of firings that have words; the others are those of runs.
+# States that only firings have; each has a description. All other states are those of runs.
 _FIRING = (
     "due",
     "answered",
@@ -118,7 +118,7 @@ def _on_schedule(method: str) -> Handler:
 
 
 def _times(body: ScheduleBody) -> dict[str, Any]:
-    """Return the arguments of a `Schedule` that say when it is due."""
+    """Return the `Schedule` arguments that define when the schedule is due."""
     from pure_agent_loop.durable import read_when
 
     if body.when is None:

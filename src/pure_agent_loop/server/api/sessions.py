@@ -35,7 +35,7 @@ _TYPES = {"markdown": "text/markdown; charset=utf-8", "html": "text/html; charse
 PINNED = 1e12  # seconds that are added to sort pinned sessions first
 AROUND = 30  # characters of context before a search result
 _OF_TASK = re.compile(r"(.+)\.[\w-]+-[0-9a-f]{6,8}")
-_CUT = 64  # characters of the id, in which the id of a long parent is cut
+_CUT = 64  # length of a subagent's session id if the parent's id in it was truncated
 _HIDDEN = ("thinking", "notice")  # kinds of entries hidden from people without full visibility
 _ONE = "/api/sessions/{session}"
 _ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
@@ -68,15 +68,15 @@ async def _list(request: ApiRequest) -> models.Sessions:
 
 
 def _is_of_task(session: str, known: Container[str]) -> bool:
-    """Return True for the session of a subagent: `subagents.child` names it after its parent and its task."""
+    """Return True for a subagent's session, which `subagents.child` names after the parent and the task."""
     match = _OF_TASK.fullmatch(session)
     return match is not None and (match[1] in known or len(session) == _CUT)
 
 
 def _search(service: Service, sessions: Sequence[SessionInfo], words: str) -> dict[str, str]:
-    """Search the titles, tasks and answers of sessions; return the text around the words by session id.
+    """Search the titles, tasks and answers of sessions for words.
 
-    The text is empty if the title has the words.
+    Return the text around the match by session id. The text is empty for a match in the title.
     """
     words, found = " ".join(words.lower().split()), {}
     for info in sessions:
@@ -166,7 +166,7 @@ def _page(entries: Sequence[Entry], query: models.EntriesQuery) -> list[tuple[in
 def _with_answers(
     page: Sequence[tuple[int, Entry]], runs: Sequence[RunInfo], given_of: Callable[[str], list[GivenAnswer]]
 ) -> list[tuple[int, Entry]]:
-    """Return a page with people's answers, which a durable run keeps apart from its session."""
+    """Return a page with people's answers added, which durable runs store outside the session."""
     given: dict[str, list[GivenAnswer]] = {}
     entries = []
     for number, entry in page:
@@ -183,7 +183,7 @@ def _with_answers(
 
 
 def _run_at(time: float, runs: Sequence[RunInfo]) -> RunInfo | None:
-    """Return the run that had begun at a time."""
+    """Return the newest run that had started by a time."""
     return next((run for run in reversed(runs) if run.created <= time), None)
 
 
@@ -198,7 +198,7 @@ def _shown(entry: Entry, visibility: Visibility, run: RunInfo | None) -> dict[st
 
 
 def seen_by(request: ApiRequest, session: str) -> Callable[[Entry], Entry | None]:
-    """Return what the person sees of an entry of a session; None of a hidden entry."""
+    """Return a function that reduces a session entry to what the person may see; None if it is hidden."""
     visibility = request.service.settings.visibility_of(request.person)
     runs = request.service.hub.of_session(session)
 
@@ -273,7 +273,7 @@ async def _edit(request: ApiRequest) -> Response:
 
 
 def _label(kind: str, text_of: Callable[[Any], str]) -> Handler:
-    """Return the handler that sets a label of a session to a text from the request body."""
+    """Return the handler that labels a session and its versions with a string from the request body."""
 
     async def handle(request: ApiRequest) -> None:
         session = session_in(request)

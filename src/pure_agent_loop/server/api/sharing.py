@@ -1,4 +1,4 @@
-"""Links to sessions: documents that need no login, as the sessions were when they were shared."""
+"""Links to sessions: documents that need no login and show each session as it was when shared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF = "/api/sessions/{session}/links"
 
 
 async def show(request: Request) -> Response:
-    """Return a shared document; the same 404 for a wrong, ended or expired link, and a deleted session."""
+    """Return a shared document, or the same 404 whether the link is invalid or the session was deleted."""
     service: Service = request.app.state.service
     hub, token = service.hub, request.path_params["token"]
     request.scope["state"]["route"] = SHOWN

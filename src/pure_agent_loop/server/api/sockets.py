@@ -115,7 +115,7 @@ class Socket:
         await self._socket.send_text(json.dumps({"control": control, **fields}))
 
     async def _close(self, code: int, reason: str) -> None:
-        with Interrupt() as block:  # a slow client gets the reason after the buffered events
+        with Interrupt() as block:  # a slow client receives the reason only after the buffered events
             block.after(CLOSE_FACTOR * self._service.settings.viewer_seconds)
             try:
                 await self._socket.close(code, reason)
@@ -209,7 +209,7 @@ def _required_text(message: Mapping[str, Any], name: str) -> str:
 
 
 def _inner(message: Mapping[str, Any], *kept: str) -> dict[str, Any]:
-    """Return a message without its envelope: the body that REST takes."""
+    """Return a message without its envelope, as the body of the REST request."""
     return {name: value for name, value in message.items() if name in kept or name not in _ENVELOPE}
 
 

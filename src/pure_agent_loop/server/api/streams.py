@@ -38,8 +38,8 @@ class Viewer:
 
     Args:
         after: The number of the viewer's last event.
-        run: Limits the viewer to one run, and the stream ends with it; empty for the whole session.
-        whole: Leave out the pieces of texts of runs that have ended: other events have the whole texts.
+        run: Show only this run and end the stream with it; empty for the whole session.
+        whole: Omit the deltas of runs that have ended, because other events contain the complete texts.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class EventResponse(Response):
         except DroppedError as dropped:
             reason = str(dropped)
             self._service.metrics.count("pal_viewers_dropped_total", reason=reason)
-        with Interrupt() as block:  # a slow client gets the reason after the buffered events
+        with Interrupt() as block:  # a slow client receives the reason only after the buffered events
             block.after(CLOSE_FACTOR * self._service.settings.viewer_seconds)
             await write(f"event: end\ndata: {json.dumps({'reason': reason})}\n\n")
             await send({"type": "http.response.body", "body": b""})
@@ -160,7 +160,7 @@ async def first_of(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Fut
 
 
 async def cancel_all(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait until all have ended, even with errors."""
+    """Cancel tasks, wait until all have ended, and ignore their errors."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Versions of a conversation: each edit or retry of a message is a session of its own.
+"""Versions of a conversation: each edit or retry of a message is a separate session.
 
-A label of the session names its origin, ``STEP PARENT``: its first own message replaced the parent's message
-after that step.
+The session's label ``STEP PARENT`` names its origin: the first message that is not copied from the parent
+session replaces the parent's message after that step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pure_agent_loop.sessions.story import Entry
 
 
 def family(hub: Hub, session: str) -> list[str]:
-    """Return the sessions that are versions of one conversation, the first one first."""
+    """Return all sessions that are versions of the same conversation, beginning with the original."""
     versions = hub.file.labels[VERSION]
     root = root_of(versions, session)
     return [root, *(other for other in versions if root_of(versions, other) == root)]
@@ -27,7 +27,7 @@ def _origin(hub: Hub, session: str) -> tuple[int, str] | None:
 
 
 def _owner(hub: Hub, session: str, step: int) -> str:
-    """Return the session that has the first version of the message after a step of a session."""
+    """Return the session with the first version of the message that follows a step of a session."""
     while (origin := _origin(hub, session)) and origin[0] >= step:
         session = origin[1]
     return session
@@ -41,21 +41,24 @@ async def versions_of(hub: Hub, session: str, entries: Sequence[Entry]) -> list[
     others = [
         one for one in others if await asyncio.to_thread(hub.sessions.exists, one) or hub.of_session(one)
     ]
-    messages: dict[int, set[str]] = {}  # sessions with versions of the message after a step
+    messages: dict[int, set[str]] = {}  # step -> sessions with versions of the message after it
     for other in others:
         if (origin := _origin(hub, other)) and _owner(hub, other, origin[0]) == _owner(
             hub, session, origin[0]
         ):
             messages.setdefault(origin[0], {_owner(hub, session, origin[0])}).add(other)
     all_versions = [_versions(hub, session, *item, others, entries) for item in sorted(messages.items())]
-    return [versions for versions in all_versions if len(versions.sessions) > 1]  # the others may be deleted
+    return [versions for versions in all_versions if len(versions.sessions) > 1]  # others may be deleted
 
 
 def _versions(
     hub: Hub, session: str, step: int, found: set[str], others: Sequence[str], entries: Sequence[Entry]
 ) -> models.Versions:
     def version(other: str) -> str:
-        """Return the version that a session shows; empty if it has another message there."""
+        """Return which version of the message a session shows.
+
+        Empty if the session has a different message after that step.
+        """
         while other not in found:
             origin = _origin(hub, other)
             if origin is None or origin[0] < step:
@@ -71,6 +74,6 @@ def _versions(
     index = before = 0
     while index < len(entries) and not (entries[index].kind == "task" and before >= step):
         before = max(before, entries[index].step)
-        index += 1  # at the end: the run has just started
+        index += 1  # reaches the end if the run has just started
     at = members.index(version(session)) if version(session) in members else 0
     return models.Versions(index=index, at=at, sessions=shown)

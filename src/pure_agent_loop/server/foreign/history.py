@@ -254,7 +254,7 @@ def _call(call: ChatCall) -> dict[str, Any]:
 
 
 class ToolChoice(OpenModel):
-    """A tool in the request, in the form of either OpenAI protocol."""
+    """The tool that the model must call, in the format of either OpenAI protocol."""
 
     type: Literal["function"]
     name: str | None = None

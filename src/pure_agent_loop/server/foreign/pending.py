@@ -1,7 +1,7 @@
 """Suspended runs that wait for results from the caller's tools.
 
-A response with calls to the caller's tools ends the request; the results come in the next one. The caller's
-messages lack the calls to the agent's own tools, so the state of the run is saved here, and the run is
+A response with calls to the caller's tools ends the request; their results arrive in the next request. The
+caller's messages lack the calls to the agent's own tools, so the run's state is saved here, and the run is
 resumed from the saved state. If the state has expired, a new run starts from the caller's messages.
 """
 

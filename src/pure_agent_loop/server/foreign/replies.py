@@ -73,7 +73,7 @@ class StreamResponse(Response):
 
     Args:
         frames: The events: objects, or raw text.
-        named: Whether events also have their type as name.
+        named: Whether to send each event's type as its SSE event name.
     """
 
     def __init__(

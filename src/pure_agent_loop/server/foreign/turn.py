@@ -202,7 +202,7 @@ class RequestRun:
         return [*prefix, Chunk("text", text)]
 
     def _note(self, content: str, note: str) -> list[Chunk]:
-        """Return the text that was not streamed: the note of a limit, or the whole answer."""
+        """Return the text that was not streamed: a note about a reached limit, or the whole answer."""
         text = note if self._has_any else content
         self._needs_break = self._has_any
         return self._text(text)

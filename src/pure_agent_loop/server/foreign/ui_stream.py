@@ -72,7 +72,7 @@ async def _chat(request: ApiRequest) -> Response:
 
 
 def _messages(message: UiMessage) -> list[Message]:
-    """Split a UI message: an assistant's texts, calls and results are one message in this protocol."""
+    """Split a UI message, which combines all of an assistant's texts, calls and results."""
     messages: list[Message] = []
     builder = _MessageBuilder(message.role)
     for ui_part in message.parts:

@@ -6,7 +6,7 @@
 <id>.repaired.jsonl    a new session, made by `repair`
 <id>.name              the id, if it is too long for a file name
 
-An id that is not a safe file name is encoded; see `records.file_name`.
+An id that is not a safe file name is encoded; see `file_names.file_name`.
 """
 
 from __future__ import annotations

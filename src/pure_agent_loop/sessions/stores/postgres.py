@@ -175,7 +175,7 @@ class PostgresStore:
         schema: Schema that holds the tables.
         lease: Seconds without activity after which a process loses its sessions.
         patience: Seconds to retry while the database is unavailable, before a `SessionWriteError`.
-        connections: Maximum number of connections, besides the one for the heartbeat.
+        connections: Maximum number of connections, not counting the one for the heartbeat.
         now: Function that returns the time of records, in seconds since the epoch.
 
     Raises:
@@ -271,7 +271,7 @@ class PostgresStore:
         if not self.exists(session_id):
             raise not_found(session_id, self._pool.name)
         owner, token = self._owner.number(), secrets.token_hex(8)
-        # Taken over first, so that a writer that is considered dead cannot leave a row.
+        # The session is taken over first, so that a writer that is considered dead cannot leave a row.
         self._pool.run(lambda execute: self._take(execute, session_id, owner, token, force=False))
         self._pool.run(lambda execute: execute(_DELETE, (session_id, token)))
 

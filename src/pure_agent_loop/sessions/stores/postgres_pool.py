@@ -134,7 +134,7 @@ def connect(url: str, **more: str) -> Connection:
     defaults = {name: value for name, value in {**_OPTIONS, **more}.items() if name not in options}
     connection: Connection = psycopg.connect(url, autocommit=True, **defaults)
     try:
-        # A durable record must be durable whatever the server's setting is. A process that is frozen in a
+        # Records must be durable regardless of the server's setting. A process that is frozen in a
         # transaction must not block others.
         connection.execute("SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s'")
     except BaseException:
@@ -373,7 +373,7 @@ class StoreOwner:
         self.forget()
 
     def forget(self) -> None:
-        """Reset; in a forked child, the heartbeat belongs to the parent."""
+        """Reset, as is needed in a forked child: the heartbeat belongs to the parent."""
         abandon(getattr(self, "_connection", None))
         self.name = self._configured_name or f"{socket.gethostname()}-{os.getpid()}"
         self._pid = os.getpid()
@@ -451,7 +451,8 @@ class StoreOwner:
 
     def _renew(self, execute: Execute) -> None:
         """Take the lock, unless it is held, and write a heartbeat, on the connection that holds the lock."""
-        # Also repeated while held: the lock of a previous connection is released a little later.
+        # Repeated even if this owner seems to hold the lock: a previous connection's lock is released a
+        # little later.
         execute(_TAKE_LOCK, (self._pool.lock_space, self._number, self._number))
         execute(_BEAT, (self._number, *self._identity()))
         while self._unreleased:

@@ -360,8 +360,7 @@ def _as_session_errors(path: Path, *, writing: bool) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         # SQLite may quote bytes of a damaged file in its error, which then cannot be decoded.
-        # `OperationalError` is
-        # not damage: it is a full disk, a lock or a missing permission.
+        # `OperationalError` does not mean damage, but a full disk, a lock or a missing permission.
         is_damage = isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError))
         is_damage = is_damage and not isinstance(error, sqlite3.OperationalError)
         if writing and not is_damage:

@@ -1,4 +1,4 @@
-"""Decode escapes and line breaks of a text, with a map back to the original positions.
+"""Decode escapes and line breaks in a text, with a map back to the original positions.
 
 Decoding finds a secret that was escaped, wrapped and escaped again (such as HTML in JSON in a query) without
 a list of such combinations. The secret is decoded, too, because it may itself look escaped.

@@ -32,7 +32,7 @@ MIN_LENGTH = 8  # shorter values occur by chance in too many texts
 REMOVED = "[secret removed]"
 _PIECE = 5  # letters per piece; a text with a secret of n letters has a piece of it at a multiple of n - 4
 _HEAD = 4
-_MAX_LINE_END = 3  # letters of a secret that may be shown if it is broken after them
+_MAX_LINE_END = 3  # letters of a secret that may be shown if a line break follows them
 _LONG = 10_000
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|COOKIE|SIGNATURE"
@@ -61,15 +61,15 @@ T = TypeVar("T")
 
 
 def forms_of(value: str) -> set[str]:
-    """Return a value, its form read by `Decoded`, and base64 and hexadecimal of both, also applied twice.
+    """Return a value, its form as `Decoded` reads it, and both in base64 and hexadecimal, once and twice.
 
     Escapes and broken lines need no form, because `Decoded` undoes them in the searched text.
     """
     plain = Decoded(value).text
     level = {value, plain, json.dumps(value)[1:-1], urllib.parse.quote(value, safe="")}
-    # UTF-8 bytes as decoded byte escapes show them.
+    # The value's UTF-8 bytes, as decoded byte escapes show them.
     as_bytes = plain.encode("utf-8", "replace").decode("latin-1")
-    # A query writes a blank as a plus sign.
+    # A URL query writes a blank as a plus sign.
     forms = {value, plain, as_bytes, plain.replace(" ", "+"), as_bytes.replace(" ", "+")}
     for _ in range(_DEPTH):
         level = {code for form in level for code in _encoded(form)}
@@ -81,7 +81,7 @@ def _encoded(form: str) -> Iterator[str]:
     data = form.encode("utf-8", "replace")
     yield data.hex()
     yield data.hex().upper()
-    for shift in range(3):  # of each alignment, only the letters that do not depend on adjacent bytes
+    for shift in range(3):  # for each alignment, only the letters that do not depend on adjacent bytes
         whole = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")
         core = whole[(0, 2, 3)[shift] : (len(data) + shift) * 8 // 6]
         yield core
@@ -93,8 +93,8 @@ class Redactor:
 
     Args:
         secrets: Values to remove, with or without names; values under eight characters are ignored.
-        env: Variables whose names mark their values as secrets, and URLs with a password in any of
-            them; those of this process if None.
+        env: Environment to search for secrets: values of variables whose names mark them as secret, and
+            passwords in URLs; this process's environment if None.
 
     Raises:
         ConfigError: A secret is not a `str`.
@@ -126,7 +126,7 @@ class Redactor:
         self._step = min(map(len, self._forms), default=MIN_LENGTH) - _PIECE + 1
         self._longest = max(map(len, self._forms), default=0)
         for form in self._forms:
-            # Every offset at which the pieces of a text may begin in the secret.
+            # The pieces of a text may begin at any of these offsets in the secret.
             for start in range(self._step):
                 self._by_piece.setdefault(form[start : start + _PIECE], set()).add(form)
             for length in range(1, _HEAD + 1):
@@ -137,7 +137,7 @@ class Redactor:
         return f"Redactor({len(self._forms)} forms of known secrets)"
 
     def as_of_now(self) -> Redactor:
-        """Return a redactor with secrets that are new in the environment; itself if there are none."""
+        """Return a redactor that includes secrets new in the environment; this one if there are none."""
         seen = _now_in(self._raw)
         if seen != self._later[0]:
             new, current = None, _by_value(_now_in(self._env))
@@ -173,7 +173,7 @@ class Redactor:
             self._learn(secrets)
 
     def _learn(self, secrets: Mapping[str, str]) -> None:
-        """Add secrets, by value, at once for all threads."""
+        """Add secrets, by value, in one step for all threads."""
         if secrets.keys() - self._given.keys():
             new = copy.copy(self)
             new._given = {**secrets, **self._given}
@@ -203,7 +203,7 @@ class Redactor:
         return self._without(text, spans) if spans else text
 
     def redact_value(self, value: T) -> T:
-        """Redact known secrets in every text of a JSON value, keys too.
+        """Redact known secrets in every text of a JSON value, including keys.
 
         Other types become their JSON form. If nothing is removed, the same object is returned.
         """
@@ -325,10 +325,10 @@ class Redactor:
 
 
 class StreamRedactor:
-    """Redacts known secrets in a streamed text, also a secret split over two pieces.
+    """Redacts known secrets in a streamed text, even a secret split over two pieces.
 
-    The joined pieces equal `Redactor.redact_known` of the whole text, but for first letters of secrets that
-    `line_end` has returned.
+    The joined pieces equal `Redactor.redact_known` of the whole text, except for the first letters of secrets
+    that `line_end` has returned.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -355,7 +355,7 @@ class StreamRedactor:
         return self._new(text[:keep], [span for span in spans if span[1] <= keep])
 
     def line_end(self) -> str:
-        """Return the held end of a finished line if it has few letters: for a person, the line is then whole.
+        """Return the held end of a finished line if it has few letters, so that a person sees the whole line.
 
         The letters still count as the start of a secret that continues in the next line.
         """
@@ -373,7 +373,7 @@ class StreamRedactor:
         return self._new(text, self._redactor._spans(text))
 
     def _new(self, text: str, spans: list[tuple[int, int, str]]) -> str:
-        """Return a text without the secrets in it and without what was returned before."""
+        """Return a text without its secrets and without the part that was already returned."""
         shown = min(self._shown, len(text), *(start for start, _, _ in spans[:1]))
         self._shown = max(self._shown - len(text), 0)
         return self._redactor._without(text, spans)[shown:]
@@ -387,7 +387,7 @@ def others_of(client: object, secrets: Mapping[str, str]) -> frozenset[tuple[str
 
 @lru_cache(maxsize=64)
 def redactor_of(secrets: frozenset[tuple[str, str]]) -> Redactor:
-    """Return a redactor of these secrets alone."""
+    """Return a redactor for these secrets only."""
     return Redactor((), {}, shapes=False).for_run(dict(secrets))
 
 
@@ -452,7 +452,7 @@ def client_secrets(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def named_secrets(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return the secrets among values, by name; other names for further secrets of a name."""
+    """Return the strings among values, by name; a name that occurs again gets a suffix."""
     secrets: dict[str, str] = {}
     for name, value in pairs:
         if isinstance(value, str):
@@ -462,7 +462,7 @@ def named_secrets(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
 
 
 def secret_fields(fields: Any) -> dict[str, str]:
-    """Return header or query values whose names mark them as secret, without a scheme, and their fields."""
+    """Return header or query values that their names mark as secret, without a scheme, and their fields."""
     secrets: list[tuple[str, str]] = []
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if isinstance(value, str) and _SECRET_NAME.search(str(name)):
@@ -503,7 +503,7 @@ def shown_url(url: str) -> str:
 
 
 def _gather(value: Any, texts: list[str]) -> bool:
-    """Collect the texts of a value, keys too; False if it is not plain JSON or over 100 levels deep."""
+    """Collect a value's texts, including keys; False if it is not plain JSON or over 100 levels deep."""
     level = [value]
     for _ in range(100):  # level by level, because recursion would need a call per container
         below: list[Any] = []
@@ -533,8 +533,8 @@ def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, st
 
 
 def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
-    """Return the dict behind `os.environ`: every run reads it, and its own mapping decodes each value."""
-    # It has no public name; without it, the mapping is read.
+    """Return the dict behind `os.environ`: every run reads it, and `os.environ` would decode each value."""
+    # The dict has no public name; if it is missing, the mapping itself is read.
     return getattr(env, "_data", env) if env is os.environ else env
 
 

@@ -1,7 +1,7 @@
 """Open files below a folder so that no link can lead out of the folder.
 
-Checking a path before opening it is a race: a link swapped in between can lead outside (measured: in 8.6 % of
-the opens). This module makes check and open one step. On Linux the kernel does this (``openat2`` with
+Checking a path before opening it is a race: a link swapped in between can lead outside (measured in 8.6 % of
+opens). This module makes check and open one step. On Linux the kernel does this (``openat2`` with
 ``RESOLVE_BENEATH``); other POSIX systems open each folder from its parent without following links. Windows
 supports neither method, so the path is checked before and after the open.
 """
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# Files in a folder must not block (pipes) or become the controlling terminal; descriptors must not leak to
-# children.
+# Opening a file must not block (as a pipe would) or set the controlling terminal, and descriptors must not
+# leak to children.
 SAFE_FLAGS = (
     getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)
@@ -41,7 +41,7 @@ class _OpenHow(ctypes.Structure):
 
 @functools.lru_cache(maxsize=1)
 def best_opener() -> Opener:
-    """Return the safest opener of this machine.
+    """Return the safest opener for this machine.
 
     All three openers take the root (an existing, resolved folder, whose own path is trusted), the names that
     lead to the file (never ``..``; empty for the root itself), and flags and mode as for ``os.open``. The

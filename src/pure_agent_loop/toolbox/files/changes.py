@@ -88,7 +88,7 @@ class ChangeTools:
         return clean_text(model_text("edited", path=shown(path)) + change.shown())
 
     def reason_to_ask(self, args: Mapping[str, Any]) -> str:
-        """Return the reason to ask a person about a call in every mode but ``bypass``, or "".
+        """Return why a call needs a person's approval in every mode but ``bypass``, or "".
 
         Args:
             args: The arguments of the call.
@@ -102,7 +102,7 @@ class ChangeTools:
         return "" if name is None else model_text("obeyed_name", name=name)
 
     def objection(self, args: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str:
-        """Return why a call cannot work, or else "" after the file's state is recorded for the question.
+        """Return why a call would fail. Otherwise record the file's state for the question, and return "".
 
         Args:
             args: Valid arguments of the call.
@@ -141,10 +141,10 @@ class ChangeTools:
         return "/".join(self._workspace.parts(path))
 
     def _require_known(self, path: str, texts: list[str], data: bytes | None) -> str:
-        """Check that the file still has the content that the model, and any person asked, has seen.
+        """Check that the file's content is still what the model, and any person who was asked, has seen.
 
         Args:
-            texts: Texts that identify the call, besides the path.
+            texts: Strings that, with the path, identify the call.
             data: The whole new content; None if a part is changed.
 
         Returns:
@@ -179,14 +179,14 @@ class ChangeTools:
         elif seen is None and data is not None and content and known.has_reader:
             objection = model_text("not_read", path=shown(path), size=len(content))
         if objection and not known.has_reader:
-            # Noted, because without a read tool this error is all that the model gets to read.
+            # Without a read tool, this error is how the model reads the file, so the file counts as read.
             known.note(name, state, content)
         return state, objection
 
     def _note(self, path: str, before: str, data: bytes, *, knows: bool) -> None:
         known, name, state = self._workspace.known, self._name(path), written_state(data)
         known.note_change(name, before, state)
-        if knows:  # not noted if the file has parts that the model has not seen
+        if knows:  # otherwise the file has parts that the model has not seen
             known.note(name, state, data)
 
     def _read(self, path: str) -> bytes:
@@ -207,7 +207,7 @@ class _ChangeTool(Tool):
         """Return why a call cannot work, such as content that the model has not seen; see `Tool`."""
         own = [(tool, given) for tool, given in earlier if getattr(tool, "_changes", None) is self._changes]
         found = (tool._checked(given, current_prompts()) for tool, given in own)
-        valid = [each for each in found if isinstance(each, dict)]  # calls with invalid arguments fail
+        valid = [each for each in found if isinstance(each, dict)]  # invalid calls change nothing
         text = await call_user(self._changes.objection, self.schema.validate(args), valid)
         # Other tools may also change the file, so the call may work after all.
         return (WorkspaceError.__name__, text) if text and len(own) == len(earlier) else None
@@ -238,7 +238,7 @@ def _encoded(content: str, path: str) -> bytes:
 def _edited(
     before: bytes, path: str, old_text: str, new_text: str, replace_all: bool = False
 ) -> tuple[_Change, bytes]:
-    """Return the change of an edit, and the content after it.
+    """Return the change that an edit makes, and the content after it.
 
     Raises:
         WorkspaceError: The edit cannot work.
@@ -268,7 +268,7 @@ def _require_size(size: int, path: str) -> None:
 
 
 def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[tuple[int, int]]:
-    """Find the old text, treating all line ends as equal. Return at most one place more than the limit."""
+    """Find the old text, treating all line ends as equal. Return at most one place over the limit."""
     if not old_text:
         raise WorkspaceError(model_text("old_text_empty"))
     plain, old = text.replace("\r\n", "\n"), old_text.replace("\r\n", "\n")
@@ -285,7 +285,7 @@ def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[t
 
 
 def _starts(text: str, wanted: str, step: int) -> Iterator[int]:
-    """Yield the positions of a text. ``str.find`` is linear; regular expressions may not be."""
+    """Yield a string's positions. Unlike a regular expression, ``str.find`` is always linear."""
     at = text.find(wanted)
     while at >= 0:
         yield at
@@ -312,7 +312,7 @@ def _line_numbers(text: str, starts: list[int]) -> str:
 
 @dataclass(frozen=True)
 class _Change:
-    """A text, the places to replace, and the replacement."""
+    """A string, the places to replace in it, and the replacement."""
 
     before: str
     places: list[tuple[int, int]]
@@ -361,7 +361,7 @@ class _Change:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Return the position after the line break that follows `at`; `at` itself at the start of a line."""
+    """Return where the next line starts; `at` itself if it is just after a line break."""
     if at and text[at - 1] == "\n":
         return at
     end = text.find("\n", at)

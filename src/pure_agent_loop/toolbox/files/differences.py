@@ -1,8 +1,8 @@
-"""Describe how a text differs from the most similar place in a file.
+"""Describe how a string differs from the most similar place in a file.
 
-Both texts are read as letters with gaps between them: escapes are resolved, look-alikes and case are folded,
-and spaces and invisible characters form the gaps. Where the resolved letters agree, the differences are those
-between the letters as written and between the gaps.
+Both are read as letters with gaps between them: escapes are resolved, look-alikes and case are folded,
+and spaces and invisible characters form the gaps. Where the folded letters agree, the differences are found
+by comparing the letters as written, and the gaps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pure_agent_loop.support.language import model_text
 
-MAX_CHARS = 1_000_000  # maximum characters of a file; in a larger file only similar lines are searched
+MAX_CHARS = 1_000_000  # maximum characters of a file; in a larger file only similar lines are sought
 MAX_PAIRS = 6  # maximum pairs of characters listed in a message
 _TOKEN = re.compile(
     r"""\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntr"'\\/])|&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});"""
@@ -48,11 +48,11 @@ class _Letter:
 
 
 class FoldedMatch:
-    """The place in a file that matches a text after folding.
+    """The place in a file that matches a string after folding.
 
     Args:
-        start: Start of the first letter of the place.
-        end: End of the last letter of the place.
+        start: Position where the first letter begins.
+        end: Position where the last letter ends.
     """
 
     def __init__(self, text: str, start: int, end: int) -> None:
@@ -79,7 +79,7 @@ class FoldedMatch:
 
 
 def find_place(text: str, old: str) -> FoldedMatch | None:
-    """Find a text, ignoring spaces, escapes and look-alikes."""
+    """Find a string, ignoring spaces, escapes and look-alikes."""
     if len(text) > MAX_CHARS:
         return None
     wanted = "".join(key for key, _ in _folded_tokens(old))
@@ -125,7 +125,7 @@ def _is_invisible(char: str) -> bool:
 
 
 def _letters(text: str) -> tuple[list[_Letter], str, bool]:
-    """Split a text into letters; return them, the final gap, and whether that gap has an escape."""
+    """Split a string into letters; return them, the final gap, and whether that gap has an escape."""
     letters: list[_Letter] = []
     gap, has_escape = "", False
     for token in _TOKEN.finditer(text):
@@ -143,14 +143,14 @@ def _letters(text: str) -> tuple[list[_Letter], str, bool]:
 
 
 def _gap_at_end(text: str, like: str) -> str:
-    """Return the gap at the end of a text, with at most as many line breaks as `like`."""
+    """Return the gap at the end of a string, with at most as many line breaks as `like`."""
     gap = text[len(text.rstrip()) :] if like else ""
     lines = gap.split("\n")
     return "\n".join(lines[-1 - like.count("\n") :]) if like.strip(" \t") else lines[-1]
 
 
 def _gap_at_start(text: str, like: str) -> str:
-    """Return the gap at the start of a text, with at most as many line breaks as `like`."""
+    """Return the gap at the start of a string, with at most as many line breaks as `like`."""
     gap = text[: len(text) - len(text.lstrip())] if like else ""
     if "\n" not in like:
         return gap[: len(like)] if gap.startswith(like) else gap.split("\n")[0]

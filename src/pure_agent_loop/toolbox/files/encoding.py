@@ -41,12 +41,12 @@ class EncodedText:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return True if the content, or beginning, of a file is binary."""
+    """Return True if a file's content, or the beginning of it, is binary."""
     # The UTF-32 mark begins like the UTF-16 mark.
     is_utf16 = data.startswith(UTF16) and not data.startswith(codecs.BOM_UTF32_LE)
     return b"\0" in data and not is_utf16
 
 
 def _errors(encoding: str) -> str:
-    """Return the error handler that preserves undecodable content; in UTF-16, only complete code units."""
+    """Return the error handler that preserves undecodable content (in UTF-16, complete code units)."""
     return "surrogateescape" if encoding == "utf-8" else "surrogatepass"

@@ -69,7 +69,7 @@ class FolderHandle:
             return None
 
     def require_writable(self) -> None:
-        """Check that entries may be added, unless the system does not report this.
+        """Fail if the system reports that entries may not be added.
 
         Raises:
             PermissionError: The system forbids adding entries.

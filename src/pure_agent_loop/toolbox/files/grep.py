@@ -73,7 +73,7 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
 
 
 class SearchScope:
-    """The entries of a search: names that match, below a folder, for a limited time.
+    """Walks a folder for a search, and decides which names to search, until the time is up.
 
     Args:
         path: The folder to search.
@@ -116,7 +116,7 @@ class SearchScope:
             self._complete = walk.complete
 
     def _leaves_out(self, parts: tuple[str, ...], reads_files: bool) -> bool:
-        """Return whether a link's target is in the workspace, but not searched under its own path."""
+        """Return True if a link's target in the workspace is wanted, but not searched under its own path."""
         base = os.path.realpath(self._workspace.root.joinpath(*self.start))
         target = Path(os.path.realpath(Path(base, *parts)))
         if not target.is_relative_to(self._workspace.root):
@@ -188,7 +188,7 @@ class Source:
             self.error = error
 
     def place(self, number: int) -> tuple[str, int] | None:
-        """Return file name and line number for a line of the joined text; None between two files."""
+        """Return the file and line number of a line in the joined text; None for a line between two files."""
         index = bisect.bisect_right(self._starts, number) - 1
         within = number - self._starts[index] + 1
         return (self._names[index], within) if within <= self._sizes[index] else None

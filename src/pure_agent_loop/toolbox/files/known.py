@@ -38,7 +38,7 @@ def state_of(data: bytes, status: os.stat_result) -> str:
 
     Args:
         data: The content, read up to one byte over `MAX_HASHED_BYTES`.
-        status: The status of the file, used instead of the content if that is longer.
+        status: The status of the file, used instead of content that is longer.
     """
     too_long = len(data) > MAX_HASHED_BYTES
     return f"{status.st_size}-{status.st_mtime_ns}" if too_long else written_state(data)

@@ -143,7 +143,7 @@ def _feed(pipe: IO[bytes], pieces: Iterable[bytes]) -> None:
 
 
 def _parse(pipe: IO[bytes], words: list[str], max_chars: int) -> Iterator[MatchedLine]:
-    """Parse lines such as ``12:text``, with a mark before the match; cut long lines around it."""
+    """Parse lines such as ``12:text``, with a mark before the match; cut long lines to the part around it."""
     for line in pipe:
         digits = len(line) - len(line.lstrip(b"0123456789"))
         if digits:  # skip the "--" between groups
@@ -155,12 +155,12 @@ def _parse(pipe: IO[bytes], words: list[str], max_chars: int) -> Iterator[Matche
 
 
 def _shorten(text: str, words: list[str], max_chars: int) -> str:
-    """Remove the marks of a line. In a long match, show the part around a word of the pattern."""
+    """Remove a line's marks. Cut a long matching line to the part around a word of the pattern."""
     start = max(0, text.find(START))
     text = text.replace(START, "")
     if len(text) <= max_chars:
         return text
-    lower = text.lower()  # lower case rarely changes the length
+    lower = text.lower()  # rarely changes the length, so positions stay valid
     positions = (lower.find(word, start) for word in words)
     return excerpt_around(text, next((at for at in positions if at >= 0), start), max_chars)
 
@@ -180,13 +180,16 @@ def find_ripgrep(root: Path) -> str | None:
 
 @functools.lru_cache(maxsize=8)
 def _is_ripgrep(path: str) -> bool:
-    """Check the version: a broken wrapper script would exit as ripgrep does without a match."""
+    """Check the version, because a broken wrapper script exits as ripgrep does if nothing matches."""
     return _run_once((path, "--no-config", "--version")).stdout.startswith(b"ripgrep")
 
 
 @functools.lru_cache(maxsize=64)
 def _command(wanted: LinePattern, ripgrep: str | None) -> _Command:
-    """Return the first command that accepts the pattern: ripgrep lacks look-around, Python POSIX classes."""
+    """Return the first command that accepts the pattern.
+
+    ripgrep lacks look-around, and Python lacks POSIX classes.
+    """
     pattern = clean_text(wanted.pattern)
     commands: list[_Command] = []
     if ripgrep is not None:

@@ -1,4 +1,4 @@
-"""Explain why a text to replace is not in a file: the nearest lines and their differences."""
+"""Explain why the text to replace is not in a file: show the nearest lines and their differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIMILAR = 0.6
 
 
 def why_not_found(text: str, old: str, path: str) -> str:
-    """Return the message for a text that is not in the file.
+    """Return the message for text that is not in the file.
 
     Args:
         old: The missing text, with plain line ends.
@@ -56,7 +56,7 @@ def _nearest(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _place_lines(text: str, place: FoldedMatch) -> str:
-    """Return the lines of a place as in the file; a long line is cut to the part around the place."""
+    """Return the file's lines at a place; cut a long first line to the part around the place's start."""
     first = text.rfind("\n", 0, place.start) + 1
     lines = text[first : text.find("\n", place.end) if "\n" in text[place.end :] else len(text)].split("\n")
     number = text.count("\n", 0, first)

@@ -36,7 +36,7 @@ class PathPattern:
 
     @property
     def fixed(self) -> _Names:
-        """The names of the folders that every match lies in."""
+        """The leading folder names that all matches share."""
         literal = [
             tuple(takewhile(lambda name: not _WILD.search(name), names[:-1])) for names in self._choices
         ]

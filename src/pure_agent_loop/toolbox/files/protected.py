@@ -15,14 +15,15 @@ from pathlib import Path
 
 from pure_agent_loop.support.folders import data_folder
 
-# A sandbox protects these names too, at the top of a workspace. The list is short, because each missing name
-# costs the sandbox a mount.
+# A sandbox protects these names too, at the top of a workspace. The list is short, because the sandbox
+# watches each missing name while a command runs.
 _AT_TOP = (
     *(".pal", "pal.toml", ".agents", ".mcp.json", "mcp.json", ".claude", ".codex", ".gemini", ".cursor"),
     *(".vscode", ".idea", ".zed", ".husky", ".envrc"),
     *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
 )
-# Commits must work, so of `.git` only the parts that git executes, or that hold or name a configuration.
+# Commits must work, so only those parts of `.git` are protected that git executes, or that hold or name a
+# configuration.
 PROTECTED_IN_SANDBOX = (".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", *_AT_TOP)
 _VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".githooks")
 _SHELLS = (
@@ -86,7 +87,7 @@ class Protection:
 def obeyed_name(parts: Sequence[str]) -> str | None:
     """Return the name in a path whose content editors or tools may execute unasked, or None.
 
-    Such names are hidden, with a few exceptions. A person decides about a write, whatever the name is for.
+    Such names are hidden, with a few exceptions. A person decides about each write, whatever its purpose.
     """
     for name in map(plain_name, parts):
         if (name.startswith(".") and not _INERT.fullmatch(name)) or _OBEYED.fullmatch(name):

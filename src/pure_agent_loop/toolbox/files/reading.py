@@ -20,9 +20,9 @@ from pure_agent_loop.toolbox.files.workspace import FolderEntry, Workspace
 MAX_ENTRIES = 500
 MAX_LINES = 2_000
 MAX_BYTES = 100_000
-# In a larger file the lines after the page are not counted: that would take seconds.
+# In a larger file, the lines after the page are not counted, because that would take seconds.
 MAX_COUNTED_BYTES = 20_000_000
-# Maximum bytes of a file that are searched for a page. A sparse file can be larger than any disk, and a file
+# Maximum bytes read in search of a page. A sparse file can be larger than any disk, and a file
 # can grow meanwhile.
 MAX_SEARCHED_BYTES = 1_000_000_000
 _SNIFFED = 8_192
@@ -106,7 +106,7 @@ class FileTools:
             if is_binary(head):
                 return _describe_binary(path, head, status.st_size)
             file.seek(0)
-            # So that the page shows the content whose state was noted.
+            # Read the same bytes again, so that the page shows the content whose state was noted.
             source = file if len(data) > MAX_HASHED_BYTES else io.BytesIO(data)
             encoding = "utf-16" if head.startswith(UTF16) else "utf-8-sig"
             page = _read_page(source, encoding, max(1, offset), max(1, limit))

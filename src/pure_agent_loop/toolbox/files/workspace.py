@@ -61,7 +61,8 @@ class Workspace:
     """Reads and writes files below one folder.
 
     ``..``, absolute paths, links and races cannot lead outside: see :mod:`.beneath`. Reading follows links
-    that stay inside, if the system supports it. Writing follows none, so a path is the real path.
+    that stay inside, if the system supports it. Writes follow no links, so the path given is the path
+    written.
 
     Args:
         root: An existing folder. The path of the folder is resolved once and trusted.
@@ -163,9 +164,9 @@ class Workspace:
         return self.readable(descriptor, path)
 
     def read_state(self, path: str) -> tuple[str, bytes]:
-        """Return the state of a file, as `known` holds it, and its content up to a limit.
+        """Return a file's state, in the form that `known` stores, and its content up to a limit.
 
-        An unreadable file counts as absent: writing the file raises the error.
+        An unreadable file counts as absent here; writing the file will raise the error.
         """
         try:
             with self.open_for_reading(path) as file:

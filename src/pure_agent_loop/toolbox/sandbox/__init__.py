@@ -1,11 +1,11 @@
 """Run commands in a sandbox, and leave no process behind.
 
-    best          the best sandbox of this machine, and why no stronger one works
+    best          the best sandbox on this machine, and why no stronger one works
     bubblewrap    namespaces, with protect (names that cannot be written) and keeper
-    git_state     moves aside files left by a command that could run later (places: in all folders)
+    git_state     moves aside files that a command left and that could run later (places finds them)
     landlocked    kernel rules for files (landlock), with seccomp (a system call filter)
     roots         folders that may be a workspace
-    project       what a workspace needs outside of it: git's folder, the top of its project
+    project       what a workspace needs from outside: git's folder, and the top folder of its project
     system_files  the visible system files
     programs      other visible folders: the programs in the user's PATH
     user_git      the user's git settings for a command

@@ -83,7 +83,7 @@ def bubblewrap_problem() -> tuple[str, bool]:
 
 
 def _probe(program: str, *, nested: bool) -> str:
-    """Return the error of bubblewrap running ``true``, or ""."""
+    """Return bubblewrap's error when it runs ``true``, or ""."""
     sandbox = Bubblewrap(Path("/var/empty-workspace"), protected=(), program=program, nested=nested)
     words = sandbox.argv(Start(["true"], "/"))
     at = words.index("--bind")

@@ -31,8 +31,8 @@ class Bubblewrap:
     """Starts commands in a sandbox made by ``bwrap``.
 
     Commands see the system's programs (read-only), the workspace (writable except protected names) and empty
-    folders for the rest. Commands have no network and no capabilities, and cannot reach other processes or
-    sockets of this machine.
+    folders for the rest. Commands have no capabilities, have no network unless `network` is True, and cannot
+    reach other processes or sockets of this machine.
 
     Args:
         root: The workspace, resolved.
@@ -93,7 +93,7 @@ class Bubblewrap:
             *(["--seccomp", str(start.filter_fd)] if start.filter_fd >= 0 else []),
             *("--hostname", "sandbox"),
             *_system(network=network),
-            # Read-only: /proc/sys belongs to root, so root could write there even without capabilities.
+            # Read-only, because /proc/sys belongs to root, who could write there even without capabilities.
             *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
             *_fresh_folders(self.private_home),
             *(
@@ -185,7 +185,7 @@ def _script(limits: Limits, input_path: str) -> str:
     if limits.processes:  # dash limits processes with -p, other shells with -u
         lines.append(f"ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes} 2>/dev/null")
     lines += [
-        "trap : TERM",  # only the command ends at a request to end; it does not inherit this
+        "trap : TERM",  # a request to end stops only the command, which does not inherit this
         f'"$@" <{input_path} 2>&1',
         "code=$?",
         "set -- /proc/[0-9]*",

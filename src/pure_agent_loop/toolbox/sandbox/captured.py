@@ -1,4 +1,4 @@
-"""Bounded output of a command, as a terminal shows it: head, tail, and the number of bytes cut between."""
+"""Bounded command output, as a terminal shows it: head, tail, and the number of bytes cut in between."""
 
 from __future__ import annotations
 

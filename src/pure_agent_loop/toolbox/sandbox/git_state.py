@@ -1,4 +1,4 @@
-"""Set aside what a command leaves in git folders: it could run later, outside a sandbox.
+"""Set aside what a command leaves in git folders, because it could run later, outside a sandbox.
 
 Git obeys files that a command can write in ``.git``: the list of an unfinished rebase may start programs, and
 so may the configuration of a submodule. No list of such files holds for every version of git and every tool.
@@ -6,8 +6,9 @@ So every entry that is not data is renamed after a command, to a name that no pr
 the old name back while the next command runs, so that git can continue. In folders below the top of a
 workspace, ``.git`` is renamed in the same way, and the names that are protected at the top are restored.
 
-Data must be regular files: git writes through a link, and waits for a named pipe. So links, pipes and other
-special files among the data, and files with a second name, are moved to the top of the git folder for good.
+Data must be regular files, because git would write through a link, and wait for a named pipe. So links,
+pipes and other special files among the data, and files with a second name, are moved to the top of the git
+folder for good.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ from pure_agent_loop.toolbox.sandbox.protect import NotRestored, note_left, plac
 
 SET_ASIDE = ".of-a-command"
 _GIT = ".git"
-# The data of git, and of its extensions for large files: never obeyed.
+# Names under which git and its large-file extensions keep data, which no program obeys.
 _DATA = re.compile(
     r"[A-Z][A-Z_]*|objects|refs|logs|index|sharedindex\.\w+|packed-refs|shallow|rr-cache|info|lfs|annex|gitdir"
     rf"|locked|description|gc\.(log|pid)|.*\.lock|.*{re.escape(ASIDE)}"
 )
 _GIT_FOLDERS = ("modules", "worktrees")  # these contain further git folders
 _TOP_COMMON = b"../.."  # path from a worktree's git folder to the common git folder
-# Parts of a git folder that git executes, or that hold or name a configuration: restored, as at the top.
+# Parts of a git folder that git executes, or that hold or name a configuration. They are restored, as at the
+# top of a workspace.
 _RESTORED = ("hooks", "config", "config.worktree", "commondir")
 _MAX_FILE, _MAX_RESTORED = 100_000, 2_000_000  # bytes of a file, and of all files, that are restored
 _Signature = list[Any]
-# What happens to an entry that changed: it comes back, is restored, or moves to a git folder.
+# What happens to a changed entry: True sets it aside until the next command, False restores it, and a path
+# moves it to that git folder for good.
 _Fate = bool | str
 
 
@@ -51,7 +54,7 @@ class GitState:
     Args:
         folder: The git folder or the workspace.
         names: Names that are protected at the top of the workspace; None for a git folder.
-        parts: The only data folders to examine in the git folder; empty to examine the whole folder.
+        parts: Data folders to examine in the git folder, and nothing else; empty to examine all of it.
     """
 
     def __init__(
@@ -73,11 +76,11 @@ class GitState:
 
     @contextmanager
     def enforced(self) -> Iterator[list[str]]:
-        """Bring back what was set aside, and set it aside again at the end, with what is new or changed.
+        """Bring back what was set aside. At the end, set it aside again, with anything new or changed.
 
-        If several commands run, this happens before the first and after the last of them; after a killed
-        process, at the next start. When the context ends, the yielded list has the names of what was set
-        aside or restored.
+        If several commands run, entries are brought back before the first and set aside after the last. What
+        a killed process left is set aside at the next start. When the context ends, the yielded list has the
+        names of what was set aside or restored.
         """
         import fcntl  # imported here, because Windows lacks this module
 
@@ -138,10 +141,10 @@ class GitState:
                         yield NotRestored.of(path, top, error.strerror)
 
     def _paths(self, *, data: bool = True) -> dict[str, _Fate]:
-        """Return the paths that may be obeyed, parents first, and what happens to each.
+        """Return the paths that a program may obey, parents first, and what happens to each.
 
         Args:
-            data: Return what is not plain in data, too.
+            data: Also return links, pipes and other odd entries among the data.
         """
         places = [str(self._folder)] if self._places is None else self._places.find()
         paths: dict[str, _Fate] = {}
@@ -219,7 +222,7 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def _entries(folder: Path, *, is_git: bool = True) -> Iterator[Path]:
-    """Yield the entries of a git folder, and of git folders in it, that are not data."""
+    """Yield the entries that are not data in a git folder and in the git folders inside it."""
     with suppress(OSError):
         for entry in sorted(folder.iterdir()):
             is_folder = entry.is_dir() and not entry.is_symlink()
@@ -243,7 +246,7 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _times(path: str) -> _Signature:
-    """Return inode numbers and change times, which commands cannot set, of an entry and all below it."""
+    """Return inodes and change times, which commands cannot set, for an entry and all below it."""
     times: _Signature = []
     for each in sorted([path, *_below(path)]):
         with suppress(OSError):  # the path may be too long

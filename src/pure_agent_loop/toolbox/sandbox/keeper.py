@@ -50,7 +50,7 @@ def rename_aside(path: str, suffix: str = ASIDE, into: str = "") -> str:
     """Rename an entry, replacing an earlier one that was moved aside; return the new path.
 
     Args:
-        into: The folder that receives the entry; the same folder if empty.
+        into: The folder that receives the entry; empty for the entry's own folder.
 
     Raises:
         OSError: The rename failed.

@@ -25,7 +25,7 @@ READY, LEFT = b"ready\n", b"left "
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Resource limits of a command; None for no limit. All but the first apply per process.
+    """Resource limits of a command; None for no limit. All but `memory` apply per process.
 
     Args:
         memory: Bytes of memory in use by all processes of the command together. Reserved memory that is not
@@ -46,7 +46,7 @@ class Start:
     """A command to be started.
 
     Args:
-        home: Private folder of this command. A sandbox with a private home takes only git's settings from it.
+        home: Private folder of this command; a sandbox with a `private_home` uses it only for git settings.
         input_fd: Descriptor of the command's standard input; -1 for an empty one.
         info_fd: Descriptor to which bubblewrap writes the id of the first process inside.
         limits: See `Limits`.
@@ -94,7 +94,7 @@ def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[
     """Return program and arguments that start a command under `reaper.py`.
 
     Args:
-        confine: The argument of `landlock.restrict`; None to not call it.
+        confine: The argument for `landlock.restrict`; None to skip that call.
     """
     plan = {
         "command": list(start.command),

@@ -1,7 +1,7 @@
 """Memory in use by a process and its descendants on Linux.
 
-The kernel's limits per process count reserved addresses, which programs with a garbage collector, sanitizers
-and browsers take without using them. So the memory in use is measured, and shared pages count once.
+The kernel's per-process limits count reserved addresses, which garbage-collected programs, sanitizers and
+browsers reserve without using them. So the memory in use is measured instead, and shared pages count once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 
-# Anonymous and shared memory; pages of files can be dropped at any time.
+# Only anonymous and shared memory, because file pages can be dropped at any time.
 _RESIDENT, _PROPORTIONAL = rb"^Rss(?:Anon|Shmem):\s+(\d+)", rb"^Pss_(?:Anon|Shmem):\s+(\d+)"
 
 
@@ -40,7 +40,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def _threads(pid: int) -> list[str]:
-    """Return the folders of a process's threads; none if it has just ended, which `Path.glob` may raise."""
+    """Return the folders of a process's threads; none if it has ended, where `Path.glob` might raise."""
     try:
         return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - only names are needed
     except OSError:

@@ -1,6 +1,6 @@
 """Find names, such as ``.git`` and ``.vscode``, in all folders of a workspace.
 
-A folder is read again only if it has changed since: the kernel sets the time of a change, and no command can.
+A folder is read again only if it has changed. The kernel sets the change time, and no command can.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FRESH_NS = 1_000_000_000  # nanoseconds in which a second change may get the sa
 
 
 class Places:
-    """The entries with some names, at any depth.
+    """Finds the entries with given names, at any depth.
 
     Args:
         root: The top folder. Links are not followed.

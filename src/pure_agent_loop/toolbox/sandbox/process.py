@@ -28,9 +28,10 @@ MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536
 # Time for killed processes to end and for their output to arrive.
 GRACE_SECONDS = 0.8
-TERM_SECONDS = 3.0  # between the request to end a command and its kill
+TERM_SECONDS = 3.0  # seconds between asking a command to end and killing it
 _MEMORY_SECONDS = 0.1  # seconds between two measurements of memory
-# A reaper needs milliseconds, but killing it on a busy machine would release the processes it is killing.
+# A reaper needs milliseconds, or longer on a busy machine. Killing it too early would release the processes
+# that it is still killing.
 REAPER_SECONDS = 5.0
 
 
@@ -241,7 +242,7 @@ class _Run:
         self._over_memory = limit
 
     async def _end_on_request(self) -> None:
-        """Wait until the command is asked to end, and then for its end."""
+        """Wait for a request to end the command, pass it on, and wait a bounded time for the end."""
         await self._end.wait()
         if self._sandbox.supervised:  # the first process inside bubblewrap ignores the signal
             for pid in list(family(self._pid))[1:]:
@@ -277,7 +278,7 @@ class _Run:
         await _ends(self.drained.wait())
 
     def _open_init(self) -> None:
-        """Open the first process inside bubblewrap; all others end with it."""
+        """Open a pidfd of the first process inside bubblewrap; all other processes end with that process."""
         if self._info is None or self._init_pidfd is not None or not self._pid:
             return
         try:

@@ -1,8 +1,8 @@
 """Find what a workspace needs from outside: git's folder, and the top folder of its project.
 
-Files in the workspace are untrusted, so a ``.git`` file counts only if the folder that it names points back
-to the workspace. Commands may then read that folder, and write the parts that a commit writes, but never what
-git executes.
+Files in the workspace are untrusted, so a ``.git`` file is followed only if the folder that it names points
+back to the workspace. Commands may then read that folder, and write the parts that a commit writes, but
+never what git executes.
 """
 
 # ruff: noqa: PTH112, PTH113, PTH114 - pathlib raises if this user has no access
@@ -38,9 +38,9 @@ class OuterGit:
     """Folders outside a workspace that belong to its repository or project.
 
     Args:
-        own: Git folders of this workspace alone, writable for approved commands except `RUNS`.
+        own: Git folders that only this workspace uses; approved commands may write in them, except to `RUNS`.
         shared: Writable folders in a git folder that is shared with other worktrees.
-        why: What is out of reach: a message key and its values; empty for nothing.
+        why: Message key and values that describe what is out of reach; empty if nothing is.
     """
 
     readable: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ def outer_of(root: Path, is_too_much: Callable[[Path], bool]) -> OuterGit:
 
     Args:
         root: The workspace, resolved.
-        is_too_much: Returns True if a folder, such as a home, is never shown as a whole.
+        is_too_much: Returns True for a folder, such as a home, that must never be shown as a whole.
     """
     outer = OuterGit()
     for top in (root, *root.parents):

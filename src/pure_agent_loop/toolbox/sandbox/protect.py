@@ -34,7 +34,7 @@ from pure_agent_loop.toolbox.sandbox import keeper
 
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
-# path -> (mode, file content or link target); above the limits (`_ONLY_TIMES`, inode and change time)
+# path -> (mode, file content or link target), or (`_ONLY_TIMES`, inode and change time) above the limits
 Content = dict[str, tuple[int, bytes]]
 _ONLY_TIMES = 0  # the mode of an entry whose content was not read
 
@@ -89,7 +89,7 @@ class Protected:
             places = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
             there = list(takewhile(lambda path: str(path) not in kept and path.exists(), places))
             ways |= dict.fromkeys(str(path) for path in there[: len(parts) - 1] if path.is_dir())
-            # A file in place of an expected folder, such as the `.git` file of a worktree.
+            # The last entry may be a file in place of a folder, such as the `.git` file of a worktree.
             if there and (len(there) == len(parts) or not there[-1].is_dir()):
                 closed[str(there[-1])] = None
         arguments = [word for path in ways if path not in closed for word in ("--bind", path, path)]
@@ -120,7 +120,7 @@ class Protected:
             note_left(self._root, restored)
 
     def _compared(self, parts: Sequence[str]) -> Path:
-        """Return a protected path, or a file in place of a folder on it, such as a worktree's `.git`."""
+        """Return a protected path, or a file where the path needs a folder, such as a worktree's `.git`."""
         ways = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
         return next((way for way in ways if way.is_file()), ways[-1])
 
@@ -142,9 +142,9 @@ class Protected:
                 restored += [NotRestored.of(name, self._root, why) for name, why in errors.items()]
 
     def _give_rights(self) -> None:
-        """Restore the owner's rights, which a command may have removed, in the folders of protected names."""
+        """Restore the owner's rights to the protected names' folders; a command may have removed them."""
         for way in sorted({self._root.joinpath(*parts[:-1]) for parts in self._names}):
-            # A missing folder, or a link, which is moved aside later.
+            # raised if the folder is missing, or is a link, which is moved aside later
             with suppress(OSError), keeper.opened(str(way)):
                 pass
 
@@ -194,8 +194,8 @@ def enforce_all(several: Iterable[Enforced]) -> Iterator[list[str]]:
 
 
 class _Missing:
-    """The missing names of all processes that use a workspace. Anything created under such a name comes from
-    a command.
+    """Names that must stay missing, for all processes that use a workspace. Anything created under such a
+    name comes from a command.
 
     A file per workspace, in the data folder, lists the names. Each running command and its keeper hold a
     shared lock; a process that gets the exclusive lock is the first and starts a new list.
@@ -227,7 +227,7 @@ class _Missing:
 
 
 def places_file(folder: Path, kind: str = "") -> Path:
-    """Return the file, in the data folder, that the commands of all processes in a folder share."""
+    """Return the data folder's file that all processes share if they run commands in this folder."""
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32] + kind
     try:
         file = data_folder() / "shell-places" / name
@@ -251,7 +251,7 @@ def refuse_if_left(folder: Path) -> None:
     """Reject a command until a person has removed or changed the entries that an earlier command left.
 
     Raises:
-        WorkspaceError: Something is still there.
+        WorkspaceError: Such an entry is still there, unchanged.
     """
     file = places_file(folder, ".left")
     for path, identity in read_json(file.read_bytes() or b"{}").items():
@@ -266,7 +266,7 @@ def _identity(path: str) -> list[int]:
 
 
 def _content(path: Path) -> Content:
-    """Read an entry and all below it, without following links; above the limits, only the change times."""
+    """Read an entry and all below it, without following links; above the limits, only change times."""
     content: Content = {}
     pending, room = [path], MAX_BYTES
     while pending:

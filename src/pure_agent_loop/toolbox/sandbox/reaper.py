@@ -86,7 +86,7 @@ def _collect() -> list[tuple[int, int]]:
 
 
 def _wait_briefly() -> None:
-    """Wait for processes that are ending just now: they were not left in the background."""
+    """Wait briefly for processes that are just ending, which do not count as left in the background."""
     until = time.monotonic() + _ENDING_SECONDS
     while _has_child(os.P_ALL) and time.monotonic() < until:
         _collect()
@@ -173,7 +173,7 @@ def _tasks(name: str) -> int:
 
 
 def _exec(plan: dict[str, Any], landlock: Any, seccomp: Any) -> None:
-    """Replace the new process by the command. Never returns."""
+    """Replace the new process with the command. Never returns."""
     command, code = plan["command"], _NOT_STARTED
     try:
         os.setsid()
@@ -220,7 +220,7 @@ def _limit(limits: dict[str, int | None]) -> None:
 
 
 def _running() -> int:
-    """Count this user's processes and threads: the kernel's limit includes them all."""
+    """Count this user's processes and threads, because the kernel's limit includes them all."""
     if os.getuid() == 0:
         return 0
     return sum(_tasks(name) + 1 for name in os.listdir("/proc") if name.isdigit() and _is_ours(name))  # noqa: PTH208 - no pathlib here

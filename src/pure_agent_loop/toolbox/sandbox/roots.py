@@ -16,7 +16,7 @@ TEMPORARY = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - compared, a
 
 
 def check_workspace(root: Path) -> None:
-    """Reject a home, a shared temporary folder or a folder with keys: a model could read and change it all.
+    """Reject a home, a shared temporary folder or a folder with keys: a model could change everything in it.
 
     Raises:
         ConfigError: The root is a home, a shared temporary folder, a folder with keys, or a system folder.

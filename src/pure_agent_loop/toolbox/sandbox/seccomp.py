@@ -19,7 +19,7 @@ from typing import Any
 # Allowed address families of ``socket``, by the value of `sockets`. Netlink is limited to network addresses.
 _UNIX, _NETLINK, _NO_UNIX = 1, 16, (2, 10)  # address families: Unix, netlink, (IPv4, IPv6)
 _FAMILIES = {"any": (_UNIX, *_NO_UNIX), "no-unix": _NO_UNIX, "none": ()}
-# A datagram or "raw" socket of a pair can send to other addresses; sockets of these types cannot.
+# A datagram or "raw" socket of a pair can send to other addresses; the types listed here cannot.
 _PAIRED, _KIND_BITS = (1, 5), 0xF  # SOCK_STREAM, SOCK_SEQPACKET; the higher bits are flags
 # Per machine: the kernel's id for it, and the column of its call numbers below; None if the machine lacks the
 # call.
@@ -30,7 +30,7 @@ _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _ALWAYS = ((248, 217), (249, 218), (250, 219), (425, 425), (438, 438))
 # Calls that change a process, allowed for the caller only: prlimit64, sched_setparam, sched_setscheduler,
 # sched_setaffinity, sched_setattr, setpriority, ioprio_set. The last tuple of each holds the leading
-# arguments that mean the caller.
+# arguments that identify the caller.
 _CALLER_ONLY = (
     *((302, 261, (0,)), (142, 118, (0,)), (144, 119, (0,)), (203, 122, (0,)), (314, 274, (0,))),
     *((141, 140, (0, 0)), (251, 30, (1, 0))),
@@ -62,7 +62,7 @@ _IOCTL, _SAFE_REQUESTS = (
         *(0x80086601, 0x80087601, 0x801C581F, 0xC020660B),
     ),
 )
-_X32 = 0x40000000  # the bit of x32 call numbers, which repeat all calls
+_X32 = 0x40000000  # marks x32 call numbers, which duplicate all calls
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16  # offsets in the filter's input
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # 1 is EPERM
@@ -76,8 +76,8 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
         sockets: Allowed sockets: ``any`` (IP and Unix), ``no-unix`` or ``none``. Connected stream pairs are
             always allowed, datagram pairs only with ``any``.
         machine: As in `os.uname`; this machine's if empty.
-        shared: Also reject use of what all processes of this machine share, and changes to other processes;
-            not needed in namespaces.
+        shared: Also reject access to resources that all processes on this machine share, and changes to other
+            processes; not needed in namespaces.
         still: Also reject calls that change a file without writing to it; not needed on a read-only mount.
     """
     if not machine and sys.platform == "win32":
@@ -117,14 +117,14 @@ def _return_line(answer: int) -> _Instruction:
 
 
 def _restrict(number: int, *ways: Sequence[Any]) -> list[_Instruction]:
-    """Reject a call unless it matches one way: each argument's low half has one of the listed values.
+    """Reject a call unless the low half of each argument in one of the `ways` has a listed value.
 
     Args:
         ways: Lists of (argument, values, mask); the mask is left out if all bits count.
     """
     inner: list[_Instruction] = []
     for way in ways:
-        # Number of instructions left in this branch: the jump if an argument does not match.
+        # Number of instructions left in this branch, which are skipped if an argument does not match.
         left = sum(len(values) + 1 + len(bits) for _, values, *bits in way) + 1
         for argument, values, *bits in way:
             left -= len(values) + 1 + len(bits)

@@ -1,8 +1,8 @@
 """The user's git settings for commands, whose home is another folder.
 
-Only settings that decide what a commit holds are handed over, and the user's aliases. Settings that name a
+Only the user's aliases, and settings that decide what a commit holds, are handed over. Settings that name a
 program or may hold a secret are left out. If the user requires a filter program or a signature, a commit
-therefore fails with git's own error instead of leaving them out.
+therefore fails with git's own error instead of being made without it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def write_user_git(home: Path, root: Path, *, any_owner: bool) -> None:
     """Write the user's git settings into the home of a command.
 
     Args:
-        root: The workspace, for which git chooses the included files.
+        root: The workspace, for which git evaluates conditional includes.
         any_owner: Let git work in repositories of other users. Their settings may name programs.
     """
     place = home / PLACE
@@ -69,7 +69,7 @@ def user_settings(root: Path) -> list[tuple[str, str | None]]:
         for scope, origin, setting in triples
         if scope == "global"
     )
-    # A file that a command can write may not choose which files are read for the next command.
+    # A file that a command can write must not decide which files are read for the next command.
     settings = (each for each in settings if not (each[3] and each[0] in _FILES))
     return [(key, value if mark else None) for key, mark, value, _ in settings]
 

@@ -1,4 +1,4 @@
-"""Commands that stay: a call of the ``shell`` tool starts one, later calls read and end it."""
+"""Background commands: a call to the ``shell`` tool starts one, and later calls read and end it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.process import REAPER_SECONDS, TERM_SECONDS, Finished
 
 MAX_RUNNING, MAX_KEPT = 8, 20
-START_SECONDS = 1.0  # time in which a start reports the output and an early end
+START_SECONDS = 1.0  # time that a start waits, to report the first output and an early end
 LOG_BYTES, MAX_LINE = 65_536, 4_096
 Execute = Callable[[asyncio.Event, Callable[[bytes], object]], Awaitable[Finished]]
-Owner = object  # a session id, or the run without one
+Owner = object  # a session id, or a run that has no session
 
 
 class BackgroundCommand:
     """A command that outlives the call that started it.
 
     Args:
-        number: Its number in lists for a person.
+        number: Number of the command in lists for a person.
         command: The command line, which is its name for a model.
-        owner: Whose calls read and end it: a session id, or a run.
-        max_output: Bytes of one reading.
+        owner: Session id or run whose calls may read and end the command.
+        max_output: Maximum bytes that one call reads.
     """
 
     def __init__(self, number: int, command: str, owner: Owner, max_output: int) -> None:
@@ -53,7 +53,7 @@ class BackgroundCommand:
         """True once a call has read how it ended."""
 
     def add(self, data: bytes) -> None:
-        """Add bytes of its output."""
+        """Add bytes of the command's output."""
         with self._lock:
             self._newest += data
             del self._newest[:-LOG_BYTES]
@@ -66,7 +66,8 @@ class BackgroundCommand:
     def take(self) -> tuple[str, int]:
         """Return the output since the last call of this method, and how many bytes of it were left out.
 
-        While the command runs, the end of a line waits for its line: a secret is hidden only as a whole.
+        While the command runs, an incomplete last line is held back, because a secret is redacted only as a
+        whole.
         """
         with self._lock:
             self.is_told = self.finished is not None
@@ -85,17 +86,17 @@ class BackgroundCommand:
 class BackgroundCommands:
     """The background commands of one shell.
 
-    They run on the event loop of a thread of their own, so that they outlive the loop of the run.
+    They run on a separate thread's event loop, so that they outlive the run's event loop.
 
     Args:
-        max_output: Bytes of one reading.
+        max_output: Maximum bytes that one call reads.
     """
 
     def __init__(self, max_output: int) -> None:
         self._max_output = max_output
         self._commands: list[BackgroundCommand] = []
         self.is_held = False
-        """True if an owner of the shell ends them; else the run that started one ends it."""
+        """True if the shell's owner ends the commands; otherwise, each run ends those that it started."""
         self._on_end: Callable[[BackgroundCommand], object] | None = None
 
     def __iter__(self) -> Iterator[BackgroundCommand]:
@@ -113,7 +114,7 @@ class BackgroundCommands:
 
     @property
     def running(self) -> list[BackgroundCommand]:
-        """The commands that run, the oldest first."""
+        """The running commands, oldest first."""
         return [each for each in self._commands if each.finished is None]
 
     def find(self, command: str, owner: Owner) -> BackgroundCommand | None:
@@ -125,10 +126,10 @@ class BackgroundCommands:
         """Start a command, and wait a moment for an early end.
 
         Args:
-            execute: Runs the command, with the event that ends it and a function for its output.
+            execute: Runs the command; takes the event that ends it, and a function to pass its output to.
 
         Raises:
-            WorkspaceError: The owner runs this line already, or too many commands run.
+            WorkspaceError: The owner is already running this line, or too many commands are running.
         """
         before = self.find(command, owner)
         if before is not None and before.finished is None:
@@ -157,10 +158,10 @@ class BackgroundCommands:
             self._on_end(command)
 
     def facts(self, owner: Owner, history: Iterable[Message]) -> str:
-        """Return the state of an owner's commands for its model, on one line; "" if there are none.
+        """Describe an owner's commands to its model, on one line; "" if there are none.
 
         Args:
-            history: The messages of the conversation, which name commands of earlier processes.
+            history: The conversation's messages, which show commands that earlier processes started.
         """
         own = [each for each in self._commands if each.owner == owner and not each.is_told]
         states = [f"{_named(each.command)} {_state(each)}" for each in own]
@@ -170,13 +171,13 @@ class BackgroundCommands:
         return model_text("facts_background", states="; ".join(states)) if states else ""
 
     def stop(self, commands: Iterable[BackgroundCommand]) -> None:
-        """Ask commands to end, unless they have ended; without waiting."""
+        """Ask the commands that still run to end, without waiting."""
         for each in (each for each in commands if each.finished is None):
             with suppress(RuntimeError):  # the loop is closed, and the commands with it
                 each.loop.call_soon_threadsafe(each.must_end.set)
 
     async def end(self, commands: Sequence[BackgroundCommand]) -> None:
-        """End commands: SIGTERM for each process, and after some seconds SIGKILL; wait for it."""
+        """End commands and wait: each process gets SIGTERM, and some seconds later SIGKILL."""
         self.stop(commands)
         await _wait(commands, TERM_SECONDS + 2 * REAPER_SECONDS)
 
@@ -193,7 +194,7 @@ def _state(command: BackgroundCommand) -> str:
 
 
 def _open_in(history: Iterable[Message]) -> list[str]:
-    """Return the commands that a conversation has started, and whose end it does not hold."""
+    """Return the commands that the conversation shows as started but not as ended."""
     calls, open_lines = dict[str, tuple[str, str]](), dict[str, None]()
     goes_on = {"start": model_text("background_started"), "read": model_text("background_running")}
     for message in history:

@@ -20,7 +20,7 @@ _BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*?(?<![\w:.])\1\s*\|\s*\1(?![\w:.]
 
 
 def disaster(words: Sequence[Word]) -> str | None:
-    """Return why a command is denied under any rules, or None."""
+    """Return why a command is denied whatever the rules are, or None."""
     name, texts = base_name(words[0]), [word.text for word in words[1:]]
     if name in _SHUTDOWN or (name in ("init", "telinit") and texts[:1] in (["0"], ["6"])):
         return model_text("shell_stops_machine")
@@ -52,7 +52,7 @@ def _whole_tree(name: str, texts: Sequence[str]) -> str | None:
 
 
 def disaster_of_line(text: str, line: ShellLine) -> str | None:
-    """Return why a line as a whole is denied: for a fork bomb, or for overwriting a device."""
+    """Return why a whole line is denied, as a fork bomb or for overwriting a device, or None."""
     if len(text) < 1000 and _BOMB.search(text):
         return model_text("shell_fork_bomb")
     if any(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pure_agent_loop.support.clock import set_within
 from pure_agent_loop.support.screen import written_text
 
-PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # the pause after a piece; the length of a piece
+PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # pause after each piece; maximum characters of a piece
 
 
 class LiveOutput:

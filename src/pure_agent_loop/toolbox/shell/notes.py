@@ -33,12 +33,12 @@ def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -
     """Return the output line that shows that a read-only command lacked permission; "" if none does.
 
     The exit code must report a failure, and the output must contain the kernel's error for a refused write.
-    The exit code of a line of several commands is that of the last one; for such a line, output that ends
-    with the error is enough.
+    A line of several commands has the exit code of the last one; for such a line, it is enough that the
+    output ends with the error.
 
     Args:
         refusal: A pattern for the kernel's error; see `Sandbox`.
-        network: Approval would allow the network, so a refused connection counts too.
+        network: True if approval would allow the network, so that a failed connection counts too.
     """
     if finished.timed_out or (finished.exit_code == 0 and not several):
         return ""
@@ -49,7 +49,7 @@ def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -
 
 
 def wants_temporary(refusal: str, root: str) -> bool:
-    """Return True if a refused write was below ``/tmp``; it needs no approval, because ``$TMPDIR`` works.
+    """Return True if a refused write was below ``/tmp``, and needs no approval because ``$TMPDIR`` works.
 
     Args:
         refusal: The result of `refused`.
@@ -72,7 +72,7 @@ def format_result(
     Args:
         why_missing: Reasons why programs were not found.
         beyond: A note about what is out of reach around the workspace.
-        temporary: A write below ``/tmp`` was refused, and ``$TMPDIR`` is available.
+        temporary: True if a write below ``/tmp`` was refused, and ``$TMPDIR`` is available.
         still: For a read-only run: ``still`` without approval, ``plan`` in plan mode; else empty.
 
     Raises:

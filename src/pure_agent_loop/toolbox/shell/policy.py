@@ -1,7 +1,7 @@
 """Decide whether a shell line may run without asking, needs a question, or is denied.
 
-Commands that the user's allow rules or a short list of harmless commands cover run without asking. All other
-commands are tried read-only in a sandbox; without a sandbox, a person is asked.
+A command runs without asking if the user's allow rules or a short list of harmless commands cover it. All
+other commands are tried read-only in a sandbox; without a sandbox, a person is asked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.language import model_text
 
-if TYPE_CHECKING:  # not at run time, because the parser is loaded with the first line
+if TYPE_CHECKING:  # imported later, because the parser is loaded for the first line
     from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
     from pure_agent_loop.toolbox.shell.rules import ShellRule
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
@@ -37,8 +37,8 @@ class Verdict:
     Args:
         behavior: ``"allow"``, ``"ask"`` or ``"deny"``.
         reason: Names the simple command and the rule, or what is unknown about the command.
-        by_rule: A user's rule asks about the line, or allows a part of it. Otherwise the line is asked
-            about because it is unapproved, or allowed because every command is on the short list.
+        by_rule: True if a rule of the user asks about the line, or allows a part of it. If False, the line is
+            unapproved, or is allowed because every command in it is on the short list.
     """
 
     behavior: ShellBehavior
@@ -92,7 +92,7 @@ class ShellPolicy:
 
         Args:
             command: The argument of ``bash -c``.
-            folder: The working directory of a run without a sandbox, whose content then counts too.
+            folder: Working directory of a line that runs without a sandbox; its content is checked too.
         """
         parts = self._read(command, folder)
         worst = max(parts, key=lambda part: _RANK[part.behavior])
@@ -148,7 +148,7 @@ class ShellPolicy:
             yield _PartVerdict(command, "ask", model_text("shell_no_command"))
 
     def _strict(self, line: ShellLine) -> dict[int, _PartVerdict]:
-        """Apply the deny and ask rules; return the parts by the id of their simple command."""
+        """Apply the deny and ask rules; return the verdicts, keyed by the `id` of each simple command."""
         from pure_agent_loop.toolbox.shell.disasters import disaster
         from pure_agent_loop.toolbox.shell.wrappers import reachable
 

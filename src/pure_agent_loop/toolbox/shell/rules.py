@@ -16,8 +16,8 @@ from pure_agent_loop.toolbox.shell.wrappers import base_name, may_be_a_command
 
 Field = Literal["allow", "ask", "deny"]
 
-# The first operand of these commands is a program, or options without a dash: a star matches only these
-# forms.
+# The first operand of these commands is a program, or options without a dash, so a star matches it only in
+# these forms.
 _PROGRAMS: Final = {
     "sed": re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pd=]|s/[^/\\\n]*/[^/\\\n]*/g?"),
     "tar": re.compile(r"t[vzjJ]*f"),
@@ -129,7 +129,7 @@ def _read(field: Field, rule: object) -> ShellRule:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Match a word with a word of a rule; only the star is special."""
+    """Match a word against a word of a rule; only the star is special."""
     return fits(pattern, text, marks=False)
 
 
@@ -169,7 +169,7 @@ def _has_option(option: str, words: Sequence[Word]) -> bool:
 
 
 def _in_order(own_words: Sequence[str], words: Sequence[Word]) -> bool:
-    """Match the rule's words with the first operands; a word after an option may be its value."""
+    """Match the rule's words against the first operands; a word after an option may be its value."""
     reached, before = {0}, ""  # possible numbers of rule words matched so far
     for word in words:
         if len(own_words) in reached:

@@ -60,7 +60,7 @@ TIMED_OUT = 124  # exit code that GNU `timeout` uses
 _EXTRA_SECONDS = 10.0
 _UNSIGNED = "failed to sign the data"  # git's error
 _TMP = "/tmp"  # noqa: S108 - compared
-_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # limits of the trial results kept for the calls themselves
+_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # limits of trial results kept for reuse by the calls
 # Skip this user's shell start files.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
@@ -76,17 +76,17 @@ class EndedCommand(NamedTuple):
 class Shell:
     """The ``shell`` tool for one folder.
 
-    A run ends the background commands that it started. In a conversation, ``async with shell:`` holds them
-    from run to run, and ends them at its end.
+    A run ends the background commands that it started. In a conversation, ``async with shell:`` keeps them
+    from run to run, and ends them when the block ends.
 
     Args:
         workspace_root: Working directory of commands, and the only folder that commands in a sandbox can
             change.
-        policy: Decides about each command line; None for a policy with harmless commands only.
+        policy: Decides about each command line; None for a policy that allows harmless commands only.
         sandbox: ``auto`` for the best available, or ``bubblewrap``, ``landlock``, ``none``.
         network: Allow the network.
         unsandboxed: Where there is no sandbox, run commands anyway, as the policy decides.
-        timeout: Seconds for a command that sets none; None for the ``tool_timeout`` of the run, at most 120.
+        timeout: Seconds for a call that sets no timeout; None for the run's ``tool_timeout``, at most 120.
         max_output: Bytes of output shown to the model.
         env: More environment variables.
         path: Folders at the start of ``PATH``; readable in a sandbox.
@@ -151,7 +151,7 @@ class Shell:
 
     @cached_property
     def background(self) -> BackgroundCommands:
-        """The commands that stay; see `BackgroundCommands`."""
+        """The background commands; see `BackgroundCommands`."""
         from pure_agent_loop.toolbox.shell.background import BackgroundCommands
 
         return BackgroundCommands(self._max_output)
@@ -181,7 +181,7 @@ class Shell:
     def judge(
         self, args: Mapping[str, Any], context: JudgeContext
     ) -> Permission | Coroutine[Any, Any, Permission] | None:
-        """Decide about a call. The result None leaves the decision to the permission mode.
+        """Decide about a call; None leaves the decision to the permission mode.
 
         An unapproved command is tried in the sandbox, where it can change nothing. If the trial succeeds, the
         call is allowed as read-only; if it fails for lack of permission, a person is asked.
@@ -193,7 +193,7 @@ class Shell:
         command = args.get("command")
         if not isinstance(command, str):
             return Permission("deny", model_text("command_no_text"))
-        if args.get("background") in ("read", "end"):  # no line runs
+        if args.get("background") in ("read", "end"):  # runs no command line
             return Permission("allow", "read-only", read_only=True)
         return self._judge_line(command, args, context)
 
@@ -216,7 +216,7 @@ class Shell:
                 return None
             if args.get("changes") is True:
                 return replace(asked, message=model_text("shell_model_says", reason=verdict.reason))
-        if stays or not self.sandbox.refusal:  # a trial of what stays has no end
+        if stays or not self.sandbox.refusal:  # a trial of a background command would not end
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
 
@@ -308,14 +308,14 @@ class Shell:
         return self._network
 
     def background_facts(self) -> str:
-        """Return which background commands of the current run's session run or have ended, on one line."""
+        """Describe the background commands of the current run's session, on one line."""
         history: list[Any] = []
         with suppress(ConfigError):  # not in a run
             history = current_run().messages
         return self.background.facts(_owner(is_held=self.background.is_held), history)
 
     async def look(self, command: str) -> str | None:
-        """Run a command that can change nothing; return its output.
+        """Run a command in a way that can change nothing; return its output.
 
         Returns: None if the command failed or took too long, or if the sandbox has no read-only runs.
         """
@@ -500,7 +500,7 @@ class Shell:
 
 
 def _owner(*, is_held: bool) -> object:
-    """Return whose calls read and end a background command: those of the session, else of the run."""
+    """Return a background command's owner: its session id, else "" if commands are held, else the run."""
     owner = memory_owner()
     return "" if is_held and not isinstance(owner, str) else owner
 

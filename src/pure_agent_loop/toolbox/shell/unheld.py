@@ -1,4 +1,4 @@
-"""Check the folder of a command on the short list when no sandbox is used.
+"""Check the folder in which a command on the short list would run without a sandbox.
 
 A line alone does not show what is in the folder: a link that leads out, a program that shadows a system
 program, or a git configuration that starts programs. Therefore each command must be proven harmless: known
@@ -36,7 +36,7 @@ _LONG = re.compile(
     r"|--(color|help|version|)"
 )
 _MAX_ENTRIES, _MAX_CONFIG = 5_000, 100_000
-# Git's keys about files, people and repositories that start no program, without subsection names.
+# Git configuration keys that start no program, without subsection names.
 _PLAIN_KEYS = frozenset(
     [
         *("core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates", "core.eol"),

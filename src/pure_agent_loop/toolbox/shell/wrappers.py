@@ -58,7 +58,7 @@ _FLAGS = {
 
 
 def may_be_a_command(words: Sequence[str], at: int) -> bool:
-    """Return True if a word with a star could be a command that an earlier word runs, in any reading.
+    """Return True if, in any reading, a word with a star could be a command that an earlier word runs.
 
     Args:
         words: The words of a rule; a star as the last word matches several.
@@ -91,7 +91,7 @@ def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_seve
 def _own_operands(names: Sequence[str], at: int) -> int | None:
     """Count the operands before the command that a word runs; return None if it runs none."""
     name, first, following = names[at], names[0], names[at + 1 : at + 2]
-    if name in ("git", "make"):  # they run a program named by an operand only after an option
+    if name in ("git", "make"):  # only after an option can an operand name a program to run
         return 0 if following and following[0].startswith("-") else None
     if first == "find" and (at == 0 or name.startswith("-")):
         return 0 if name in ("-exec", "-execdir", "-ok", "-okdir") else None
@@ -144,7 +144,7 @@ def reachable(
 
 
 def _input_texts(line: ShellLine) -> Iterator[str]:
-    """Yield the texts that a shell in this line reads as commands."""
+    """Yield the strings that a shell in this line reads as commands."""
     if not any(base_name(word) in SHELLS for simple in line.commands for word in simple.words[:3]):
         return
     yield from line.documents

@@ -1,7 +1,7 @@
-"""The ``fetch`` tool: read web pages, restricted to public addresses and bounded text, marked as untrusted.
+"""The ``fetch`` tool: read web pages at public addresses, as bounded text that is marked as untrusted.
 
 Every address of a host is checked, and the connection goes to a checked address. Each redirect is checked the
-same way. Proxies from the environment are ignored: they would resolve names themselves.
+same way. Proxies from the environment are ignored, because they would resolve names themselves.
 """
 
 from __future__ import annotations

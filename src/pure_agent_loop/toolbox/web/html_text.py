@@ -24,7 +24,7 @@ _TEXT_ONLY = frozenset({"title", "textarea"})
 _HEADINGS = {f"h{number}": "#" * number + " " for number in range(1, 7)}
 _MAX_INDENT = 5
 _MAX_HREF = 2_000
-# Maximum characters of all link addresses; relative links are extended by the page's address.
+# Maximum total characters of link addresses, because each relative link grows by the page's address.
 _MAX_HREFS = 2_000_000
 
 
@@ -43,7 +43,7 @@ _PARAGRAPHS = _set("p blockquote table ul ol dl pre")
 
 
 def html_to_text(source: str, base_url: str = "") -> str:
-    """Return the readable part of a page. Very long link addresses, and those over a limit, are dropped.
+    """Return the readable part of a page. Very long links, and links over a total limit, are dropped.
 
     Args:
         source: HTML, valid or broken.
@@ -367,7 +367,7 @@ _ENDS: dict[str, Callable[[_PageText], None]] = {
 
 
 def _link_target(base: str, href: str) -> str | None:
-    """Return the absolute URL of a link, unless it leads to no web page, or into the same page."""
+    """Return a link's absolute URL; None if it is too long, or leads to no web page or into the same page."""
     href = href.strip()
     if not href or href.startswith("#") or len(href) >= _MAX_HREF:
         return None
