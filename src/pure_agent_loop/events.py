@@ -212,7 +212,7 @@ class _Factories(type):
         `command` describes the end of a command: ``exit_code``, ``seconds``, ``read_only``, the number of
         output ``lines`` and their ``tail``; `is_error` is False for a command that ran and failed. `refused`
         is the error kind of an allowed call that was not made, because the tool is missing or rejects the
-        arguments. `unasked`: a person would have been asked about the call, but it cannot work, so it was not
+        arguments. `unasked`: a person would have been asked about the call, but it would fail, so it was not
         made. `value` is the returned object. `exception` is what the tool function raised, if
         that is probably a bug. The JSON form omits both.
         """

@@ -83,7 +83,7 @@ class Ruling:
         message: Reason for the ruling.
         read_only: With ``allow``: the call runs in a way that cannot change anything.
         origins: In the mode ``guard``: where each value comes from, in plain form; see `guard.Origin`.
-        unasked: With ``deny``: a person would have been asked, but the call cannot work.
+        unasked: With ``deny``: a person was not asked, because the call would fail.
         title: With ``ask``: the question in the words of the tool; see `Tool`.
     """
 

@@ -86,7 +86,7 @@ class Tool(Described, Generic[P, R_co]):
         retries: Number of consecutive `Retry` errors before further calls are rejected.
         external: A browser or another service supplies the result: a run with such a call ends with
             ``waiting_tool`` and resumes when it has the result. The function is only described, not called.
-        check: Function of the arguments that returns why a call cannot work, such as "The file is missing.",
+        check: Function of the arguments that returns why a call would fail, such as "The file is missing.",
             or None. It may be async; the text of an error that it raises is also a reason. No person is asked
             about such a call. The check is repeated when the call is made. It must not have side effects.
         examples: Worked examples for the JSON and text tool modes: a user's request and its arguments, such
@@ -269,7 +269,7 @@ class Tool(Described, Generic[P, R_co]):
     async def objection(
         self, args: dict[str, Any], earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
     ) -> tuple[str, str] | None:
-        """Return the kind and text of the reason why a call cannot work; None if it may work.
+        """Return the error kind and message for a call that would fail; None if no problem is found.
 
         Args:
             args: Arguments without a `refusal`.

@@ -167,7 +167,7 @@ class Updates:
             await self._show(call_id)
 
     async def unasked(self, call_id: str) -> None:
-        """Note in a call's title that nobody was asked about the call, because it cannot work."""
+        """Note in a call's title that nobody was asked about the call, because it would fail."""
         if (call := self._calls.get(call_id)) is not None:
             call.title += f" ({user_text('screen.not_asked')})"
             await self._show(call_id)

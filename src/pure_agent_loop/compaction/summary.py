@@ -64,7 +64,7 @@ class Summariser:
         return "\n\n".join([*texts, self.record(messages, tokens)]).strip()
 
     def record(self, messages: Sequence[HistoryMessage], tokens: int) -> str:
-        """Return a record that is collected without the model."""
+        """Return a record of the messages, made without calling the model."""
         return collect(messages, self._kit.prompts).write(int(_COLLECTED_SHARE * tokens), self._kit.prompts)
 
     async def _ask(self, text: str, tokens: int, window: int) -> str:

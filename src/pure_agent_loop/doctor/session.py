@@ -186,7 +186,7 @@ class ProbeSession:
 
     @contextmanager
     def trying(self, **changes: Any) -> Iterator[None]:
-        """Send a request with a changed profile, and restore the profile."""
+        """Change the profile during the block, and restore it afterwards."""
         kept = self.client.profile
         self.client.profile = replace(kept, **changes)
         try:

@@ -49,7 +49,7 @@ class Survey:
 
     @property
     def stopped(self) -> bool:
-        """True if the examination was cancelled."""
+        """True if the check was cancelled."""
         return any(report.stopped for report in self.reports)
 
     def advice(self) -> str:

@@ -370,7 +370,7 @@ class RunQueue:
         Until a run has ended, even while it waits for an answer or its worker is dead, no other run starts in
         its session.
         """
-        if not self.runs.has(run_id):  # an older version has submitted the run
+        if not self.runs.has(run_id):  # submitted by an older version of this package
             self.runs.add_missing([self.brief(run_id)])
         return self.run_ahead(run_id)
 
@@ -386,7 +386,7 @@ class RunQueue:
         return ""
 
     def stop(self, run_id: str, session_id: str, stop_reason: str) -> None:
-        """Record that a run has ended or waits; if it has ended, release the next run of its session."""
+        """Record that a run has ended or is waiting; if it has ended, release the next run of its session."""
         self.runs.note_status(run_id, status_of(stop_reason))
         if stop_reason not in WAITING:
             self.runs.release(session_id)

@@ -183,7 +183,7 @@ async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
             call, "deny", logged_failure(f"A permission function for {call.name}", error)
         )
         return Ruling("deny", call.args, type(error).__name__, safe_str(error))
-    if permission.behavior == "ask":  # a call that would fail anyway needs no question
+    if permission.behavior == "ask":  # nobody is asked about a call that would fail anyway
         refusal = refusal or await _refusal(step, call)
         if refusal is not None:
             kind, message = refusal
@@ -372,7 +372,7 @@ def _read_verdict(owner: str, verdict: object) -> Permission:
 
 
 async def _refusal(step: Step, call: ToolCallRun) -> Sequence[str] | None:
-    """Return the error kind and message for a call that cannot work; None for a call that may work.
+    """Return the error kind and message for a call that would fail; None if no problem is found.
 
     A refusal is recorded, because the world changes, and a replay may have only the tool's schema.
     """

@@ -322,7 +322,7 @@ class Kit:
         return usage if price is None else replace(usage, cost=price.of(usage))
 
     def charge(self, usage: TokenUsage) -> TokenUsage:
-        """Charge a usage to the shared budget, at the budget's prices if set, and return it with its cost."""
+        """Charge usage to the shared budget, at its prices if set, and return the usage with its cost."""
         if usage.cost is None and (self.limits.prices or self.budget is not None):
             usage = self.priced(usage)  # the usage may come from a record without a cost
         if self.budget is not None:

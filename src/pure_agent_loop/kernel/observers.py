@@ -91,7 +91,7 @@ async def audit_denied(
     """Record a call that was not made, with its result, in the audit log.
 
     Args:
-        status: ``denied``, or ``error`` for a call that could not work, so no person was asked.
+        status: ``denied``, or ``error`` if the call would have failed, so no person was asked.
     """
     await _notify(audit.begin(call), notify)
     await _notify(audit.end(call, text, status, 0.0), notify)

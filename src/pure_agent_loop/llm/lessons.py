@@ -238,7 +238,7 @@ def learn(
 
     Args:
         body: The request. Its messages and tools are in the chat-completions shape, in any protocol.
-        chosen: Fields that the caller set, which are never omitted, and advice on each.
+        chosen: Advice for the error message by name of each field that the caller set. None is ever omitted.
         is_chat: Whether the request uses chat completions, so that the rules for its messages apply.
         marks: Fields that the client itself adds to message parts.
 

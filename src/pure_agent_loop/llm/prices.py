@@ -251,7 +251,7 @@ def _check(data: Any) -> None:
 
 
 def install(path: Path) -> tuple[PriceList, PriceList]:
-    """Use the prices of a file from now on, and return the prices before and after.
+    """Install a price file, and return the former and the new price list.
 
     Raises:
         ConfigError: The file is invalid or cannot be stored; the prices in use stay unchanged.

@@ -40,8 +40,8 @@ TEMPLATE_KWARGS = {"chat_template_kwargs": {"enable_thinking": True}}  # vLLM, S
 REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
 THINKING_DISABLED = {"thinking": {"type": "disabled"}}
 NO_EFFORT = {"reasoning_effort": "none"}
-# Strings that servers of open models turn into control tokens; `*` matches up to 64 characters. To other
-# models, these strings are plain text, broken up or not, so one table also serves unknown models.
+# Strings that servers of open models turn into control tokens; `*` matches up to 64 characters. Other
+# models read them as plain text, so one table also serves unknown models.
 CONTROL_TOKENS = (
     "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
     "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan

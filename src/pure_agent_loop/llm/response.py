@@ -334,7 +334,7 @@ class Assembler:
         """Add one delta.
 
         Returns:
-            The delta to display: clean text and reasoning, without partial tags and split characters.
+            The delta to display: clean text and reasoning, without partial tags or split characters.
         """
         text, reasoning = delta.text, delta.reasoning
         if delta.served is not None or delta.spent is not None:

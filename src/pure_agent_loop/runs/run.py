@@ -519,7 +519,7 @@ class Run(Generic[Out_co]):
         return EventStream(self._start).events()
 
     def stream_sync(self) -> Generator[AnyEvent, None, None]:
-        """Run and yield the events, from sync code; errors as for `wait_sync`."""
+        """Run and yield the events, from sync code; raise the same errors as `wait_sync`."""
         portal = get_portal()
         stream = EventStream(self._start)
         try:

@@ -176,7 +176,7 @@ class EngineWork:
         self._engine.handle(run_id).answer(call_id, permission, by=by)
 
     def give_result(self, run_id: str, call_id: str, result: str, *, is_error: bool, by: str) -> None:
-        """Deliver a result that a run waits for."""
+        """Deliver a result that a run is waiting for."""
         self._engine.handle(run_id).give_result(call_id, result, is_error=is_error, by=by)
 
     async def follow(self, hub: Hub, live: ActiveRun) -> None:

@@ -109,7 +109,7 @@ class Hub:
 
     @property
     def open_runs(self) -> list[RunInfo]:
-        """Runs that have not ended, including the runs of single requests."""
+        """Runs that have not ended, including runs that exist for one request only."""
         return [*(info for info in self.runs.values() if info.is_open), *self._ephemeral.values()]
 
     def of_session(self, session: str) -> list[RunInfo]:

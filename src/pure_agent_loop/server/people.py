@@ -125,7 +125,7 @@ class People:
     Args:
         token: The owner's token, or the file that contains it.
         ended: The folder in which logged-out cookies are recorded.
-        others: More users, or the path of the JSON file that lists them.
+        others: Additional users, or the path of a JSON file that lists them.
         header: The header that names the user, set by a proxy that sends the owner's token; empty for none.
         now: Returns seconds since the epoch.
 

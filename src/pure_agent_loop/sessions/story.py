@@ -51,7 +51,7 @@ class Entry:
         media: For a task or another message from a person: the parts of the message that are not text.
         used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited``.
         told: For an end by an error: what the error means, as in the data of an error event.
-        unasked: For a result: True if a person would have been asked, but the call could not work.
+        unasked: For a result: True if a person was not asked because the call would have failed.
     """
 
     kind: Kind
@@ -121,7 +121,7 @@ def step_of(record: Record) -> int | None:
 
 
 def without_files(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a message without the files at its end, and the names and texts of those files.
+    """Split the files off the end of a message: return the rest, and each file's name and text.
 
     The web page appends each text file to the message: its name, a colon, and the text in a fence.
     """

@@ -23,7 +23,7 @@ class TooManyFilesError(SnapshotError):
 
 
 class ObjectsMissingError(SnapshotError):
-    """An object of a snapshot is missing in the store: it was pruned."""
+    """A snapshot's object is missing from the store because it was pruned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Lazy package exports, modules of extras and lazy patterns."""
+"""Exports, optional modules and regular expressions that are loaded or compiled on first use."""
 
 from __future__ import annotations
 

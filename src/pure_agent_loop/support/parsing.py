@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-MAX_DEPTH = 200  # levels, as in jiter; twice what `text.to_jsonable` writes, so that functions may recurse
+# In levels: the limit of jiter, twice what `text.to_jsonable` writes, and no problem for recursive functions.
+MAX_DEPTH = 200
 
 
 class TooDeepError(ValueError):

@@ -51,7 +51,7 @@ class ServerFault(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Status(ServerFault):
-    """A whole HTTP answer with any status and body; see also `status`.
+    """A complete HTTP response with any status and body; see also `status`.
 
     Args:
         code: The status.

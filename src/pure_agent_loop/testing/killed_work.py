@@ -126,7 +126,7 @@ def check_calls(results: Mapping[Call, str], marks: Iterable[str]) -> tuple[Coun
 
 
 class WorkVersion:
-    """A version of an agent's code, and whether a person is available to allow its calls.
+    """Version of an agent's code: its calls, and the person who may be available to allow them.
 
     Args:
         rounds: Calls in each of the model's responses.

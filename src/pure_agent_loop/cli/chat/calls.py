@@ -57,7 +57,7 @@ class CallView:
         title: The tool's own title for the call; empty if it has none.
         result: The result; for a running call, the end of its output so far.
         refused: Why the call was denied; empty if it was not denied.
-        unasked: True if nobody was asked about the call, because the call cannot work.
+        unasked: True if nobody was asked about the call, because the call would fail.
         command: How the command of the call ended; see `Event.observation`.
         has_task: True if the call started a subagent task, which has a separate line.
     """

@@ -430,7 +430,7 @@ class Prompt:
         add("?", does=lambda _: acts.enter(InputEntry.typed("/help ?")), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
-        # The only completion is applied directly, because prompt_toolkit's second Tab would undo it.
+        # A single completion is applied at once: in prompt_toolkit, a second Tab would undo it.
         has_one = Condition(lambda: self._only_one() is not None)
         add("tab", does=lambda _: buffer.apply_completion(self._only_one()), when=has_one)
         add("s-tab", does=lambda _: acts.next_mode(), when=~has_completions)

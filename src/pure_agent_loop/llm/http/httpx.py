@@ -57,8 +57,8 @@ _BODY_PARAMETERS: dict[type, str] = {}
 def tls_for(scheme: str) -> ssl.SSLContext:
     """Return the TLS context of the SDK's HTTP library.
 
-    For other schemes, the context has no certificates and rejects every server, because loading the system's
-    certificates takes a sixth of the first task's time.
+    For other schemes, the context has no certificates and rejects every server. Loading the system's
+    certificates would take a sixth of the time that the first task takes.
     """
     if scheme != "https":
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

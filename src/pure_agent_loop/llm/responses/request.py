@@ -122,7 +122,7 @@ class ResponsesWriter:
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
         encrypts: Whether the server can encrypt reasoning.
-        histories: Written items of earlier requests.
+        histories: Cache of the input items of earlier requests.
         custom: Formats of the custom tools, by name; None for free text.
         held: Part of the history that the server holds; None if the server does not store responses.
         is_gone: Whether the server has deleted earlier responses, so that everything it held is sent again.

@@ -99,7 +99,7 @@ class ClientLink:
         Raises:
             ToolExecutionError: The client cannot ask.
         """
-        # A client of the 2026 protocol would repeat the call with the answer.
+        # Clients of the 2026 protocol repeat the whole call with the answer, so there is no form to wait for.
         if not self._can_ask or is_modern(self._context):
             raise ToolExecutionError(model_text("mcp_nobody"))
         result = await self._context.session.elicit_form(question, schema, self._context.request_id)

@@ -92,8 +92,8 @@ MESSAGES = {
         "one needs USAGE on the schemas and all privileges on their tables and sequences."
     ),
     "database_lost": (
-        "The database {database} is unreachable: {reason} Active runs wait for it, and no run starts. Check "
-        "its server and network; nothing has to be restarted here."
+        "The database {database} is unreachable: {reason} Active runs are waiting for it, and no new run "
+        "starts. Check its server and network; nothing has to be restarted here."
     ),
     "database_back": "The database {database} is back after {seconds:.1f} s.",
     "run_claimed": "Run {run}: running, agent {agent}.",

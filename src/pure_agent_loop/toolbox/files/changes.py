@@ -128,7 +128,7 @@ class ChangeTools:
         """Return the content that a call would write.
 
         Raises:
-            WorkspaceError: The call cannot work.
+            WorkspaceError: The call would fail.
         """
         path = args["path"]
         self._workspace.require_writable(path)
@@ -204,7 +204,7 @@ class _ChangeTool(Tool):
     async def objection(
         self, args: dict[str, Any], earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
     ) -> tuple[str, str] | None:
-        """Return why a call cannot work, such as content that the model has not seen; see `Tool`."""
+        """Return why a call would fail, such as content that the model has not seen; see `Tool`."""
         own = [(tool, given) for tool, given in earlier if getattr(tool, "_changes", None) is self._changes]
         found = (tool._checked(given, current_prompts()) for tool, given in own)
         valid = [each for each in found if isinstance(each, dict)]  # invalid calls change nothing
@@ -241,7 +241,7 @@ def _edited(
     """Return the change that an edit makes, and the content after it.
 
     Raises:
-        WorkspaceError: The edit cannot work.
+        WorkspaceError: The edit would fail.
     """
     _require_size(len(before), path)
     file = EncodedText.of(before)

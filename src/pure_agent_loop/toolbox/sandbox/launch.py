@@ -83,7 +83,7 @@ class Sandbox(Protocol):
     beyond: Mapping[str, str]
 
     def argv(self, start: Start) -> list[str]:
-        """Return program and arguments that start a command."""
+        """Return the program and arguments that start a command."""
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - for others
         """Return the context to run a command in; on exit, the yielded list holds the restored paths."""
@@ -91,7 +91,7 @@ class Sandbox(Protocol):
 
 
 def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[str]:
-    """Return program and arguments that start a command under `reaper.py`.
+    """Return the program and arguments that start a command under `reaper.py`.
 
     Args:
         confine: The argument for `landlock.restrict`; None to skip that call.
