@@ -150,11 +150,11 @@ _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names
 
 
 class _Package(ModuleType):
-    """The package module; it keeps the name `tool` bound to the function, not to the module `tool`."""
+    """Module type of this package; keeps the name `tool` bound to the function, not to the submodule."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "tool" and isinstance(value, ModuleType):
-            value = value.tool  # the import system binds each loaded submodule in its package
+            value = value.tool  # loading a submodule binds its name in the package
         super().__setattr__(name, value)
 
 
@@ -169,7 +169,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _module(name: str) -> ModuleType:
-    """Import a submodule that is accessed as an attribute before it is imported."""
+    """Import a submodule that is accessed as an attribute but has not been imported yet."""
     full_name = f"{__name__}.{name}"
     if not name.startswith("_"):
         try:

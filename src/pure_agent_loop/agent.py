@@ -84,7 +84,9 @@ from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
     from types import UnionType
-    from typing import _SpecialForm  # checkers give a `Literal` this type; they do not support TypeForm yet
+
+    # Type checkers give a `Literal` this type; they do not support `TypeForm` yet.
+    from typing import _SpecialForm
 
     from typing_extensions import Self, Unpack
 
@@ -117,7 +119,8 @@ class Agent(Runnable[Deps, Out]):
             of the model's maker, ``"bedrock:NAME"`` and ``"vertex:NAME"`` reach Claude through a cloud.
             Without a base URL, ``"local"``, ``"local:NAME"`` or ``PATH.gguf`` selects an embedded model.
             Several names make a `Fallback`.
-        api_key: API key, or a `KeyFile`; if None, the protocol's variable, such as ``OPENAI_API_KEY``.
+        api_key: API key, or a `KeyFile`; if None, the protocol's environment variable, such as
+            ``OPENAI_API_KEY``.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI's or the protocol's own URL.
         llm: Custom client, such as an `OpenAIClient`, instead of `model`.
         tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the format of the
@@ -137,8 +140,8 @@ class Agent(Runnable[Deps, Out]):
         output_retries: Number of times the model may correct an invalid answer.
         system_prompt_per: Call system prompt functions once per ``run`` or per ``step``.
         mode: ``react`` works in steps until there is an answer; ``single`` calls tools in one step, in
-            parallel, then answers. The default is ``react``; for `AIClient`, ``single``. Neither adds to
-            the prompt; `react_prompt` and `tool_mode` do.
+            parallel, then answers. The default is ``react``; for `AIClient`, ``single``. Neither mode
+            adds to the prompt; `react_prompt` and `tool_mode` do.
         after_tools: Text sent to the model after the tool results of each step, as a message marked
             ``synthetic``.
         facts: Function that returns facts for the model, such as date and folder; may be async and may take
@@ -366,7 +369,7 @@ class Agent(Runnable[Deps, Out]):
     @overload
     def clone(self, **changes: Unpack[AgentOptions]) -> Self: ...
     def clone(self, **changes: Any) -> Any:
-        """Return a copy of the agent with some arguments changed; it keeps the output checks.
+        """Return a copy of the agent with some arguments changed; the copy keeps the output checks.
 
         Args:
             changes: Arguments of `Agent`. A new ``llm`` discards the arguments that name a model, and vice
@@ -458,11 +461,11 @@ class Agent(Runnable[Deps, Out]):
             inbox: Queue of messages to the running agent.
             session_id: Id of the session that records the run. An existing session is resumed: after a crash
                 no finished work is repeated. `messages` are rejected unless the session is new.
-            journal: Your own journal, which records the effects of the run; see docs/journal.md. Without it
-                and without a session, nothing is recorded.
+            journal: Your own journal, which records the effects of the run; see docs/journal.md. Without a
+                journal or a session, nothing is recorded.
             media: Images attached to the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
             sessions: Session store, instead of the agent's.
-            deps: Value of `RunContext.deps`. It is never recorded: pass it again to resume.
+            deps: Value of `RunContext.deps`. The value is never recorded: pass it again to resume.
             output_type: Type of the answer, instead of the agent's.
             settings: Settings that replace the agent's for this run: `model` (a name, names or a client),
                 `limits`, `temperature`, `tools`, `system_prompt`, `facts`, extra request fields as

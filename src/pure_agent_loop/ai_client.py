@@ -47,10 +47,10 @@ def answer_of(
 
     Args:
         ask: How to set the permission function, for the error message.
-        listed: Object that lists the questions and the open calls, for the error message.
+        listed: Beginning of the sentence that says where to find the questions and the open calls.
 
     Raises:
-        ConfigError: The run waits for a permission or for a result from outside.
+        ConfigError: The run is waiting for a permission or for an external result.
         PureAgentLoopError: The run failed; usually an `LLMError`.
     """
     if result.stop_reason == SUSPENDED:

@@ -123,7 +123,7 @@ class Budget:
     """Hard limits for all runs that share this object, subagents included. Thread-safe.
 
     Once the budget is used up, these runs make no further requests: each ends with ``stop_reason="budget"``.
-    The run may still request a last answer if the budget covers it, or if only the limit on tool calls is
+    A run may still request a last answer if the budget covers it, or if only the limit on tool calls has been
     reached.
 
     Raises:
@@ -170,7 +170,7 @@ class Budget:
             return granted
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Return the limit that is reached or that a further request would exceed; empty if none.
+        """Return the limit that has been reached or that a further request would exceed; empty if none.
 
         Args:
             usage: Expected usage of the request.
@@ -187,7 +187,7 @@ class Budget:
 
     @property
     def used_up(self) -> str:
-        """Name of the reached limit; empty if none. Any other limit is named before `TOOL_CALLS`."""
+        """Name of a limit that has been reached; empty if none. Other limits come before `TOOL_CALLS`."""
         limits = (
             ("tokens", self.tokens, self.max_tokens),
             ("money", self.cost, self.max_cost),

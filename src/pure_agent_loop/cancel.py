@@ -29,7 +29,7 @@ class CancelToken:
 
     @property
     def is_cancelled(self) -> bool:
-        """True after `cancel` was called."""
+        """True once `cancel` has been called."""
         return self._cancelled
 
     def cancel(self, reason: str = "") -> None:
@@ -68,8 +68,8 @@ class CancelToken:
 class Leave(CancelToken):
     """Request that a run end before its next request, so that another process can continue it.
 
-    By contrast, `cancel` ends the run at the next await, and the outcome of calls that are then running is
-    unknown.
+    By contrast, a plain `CancelToken` ends the run at the next await, so that the outcome of the calls
+    running at that moment is unknown.
     """
 
     hand_over: Callable[[Any, Any], Awaitable[None]] | None = None

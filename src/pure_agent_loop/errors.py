@@ -37,7 +37,7 @@ ErrorKind = Literal[
     "not_found",  # 404: wrong URL or model name
     "context_overflow",  # the request exceeds the context window
     "bad_request",  # any other 4xx
-    "invalid_output",  # the answer does not match the output type after all corrections
+    "invalid_output",  # the answer does not match the output type even after all corrections
     "unknown",
 ]
 
@@ -149,7 +149,7 @@ class LLMError(PureAgentLoopError):
         kind: One of :data:`ErrorKind`; decides whether a retry can help.
         status: HTTP status, if any.
         retry_after: Seconds the server asked to wait, if any.
-        said: Error text from the server, if any, without what `message` adds.
+        said: Error text from the server, if any, without the text that `message` adds.
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts
@@ -182,10 +182,10 @@ class LLMError(PureAgentLoopError):
 
 
 class ToolExecutionError(PureAgentLoopError):
-    """Tool failed. The loop turns the error into a message for the model; it never ends a run.
+    """Tool failed. The loop turns the error into a message for the model; the error never ends the run.
 
     Args:
-        tool_name: Name of the tool; if it is the only argument, it is the message.
+        tool_name: Name of the tool; if only this argument is given, it is the message.
         message: Description of the failure.
     """
 
@@ -232,7 +232,7 @@ class LimitExceededError(PureAgentLoopError):
 
 
 class RunInterrupted(_Portable, KeyboardInterrupt):
-    """Ctrl-C interrupted a run that sync code waited for.
+    """Ctrl-C interrupted a run that sync code was waiting for.
 
     Args:
         result: `AgentResult` so far; its ``stop_reason`` is ``cancelled``, unless the run had just ended.

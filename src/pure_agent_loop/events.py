@@ -154,18 +154,18 @@ result_only = _keys(
         value if view.has_tool(data.get("tool")) and not data.get("is_error") else HIDDEN
     )
 )
-# The model's reasoning often repeats the system prompt.
+# The model's reasoning, which often repeats the system prompt, for viewers who may see it.
 reasoning_only = _keys(lambda value, _, view: value if view.reasoning else HIDDEN)
 numbers_only = _keys(
     lambda value, _, __: _only(value, list(value) if isinstance(value, dict) else (), (int, float)), {}
 )
-# Omits the task, the answer and the location.
+# The record of a task, without the task's text, answer and location.
 task_record = _keys(lambda value, _, __: _only(value, _TASK_KEYS), {})
 answer_part = _keys(_part, {})
 
 
 class _Factories(type):
-    """Factories of `Event`: on the metaclass, so that an event has only data attributes."""
+    """Factories of `Event`, defined on the metaclass so that an event has only data attributes."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> _Factories:
         slots = {"__slots__": ()} if bases else {}
@@ -212,9 +212,9 @@ class _Factories(type):
         `command` describes the end of a command: ``exit_code``, ``seconds``, ``read_only``, the number of
         output ``lines`` and their ``tail``; `is_error` is False for a command that ran and failed. `refused`
         is the error kind of an allowed call that was not made, because the tool is missing or rejects the
-        arguments. `unasked`: a person would have been asked about the call, but it would fail, so it was not
-        made. `value` is the returned object. `exception` is what the tool function raised, if
-        that is probably a bug. The JSON form omits both.
+        arguments. `unasked`: the call was not made because it would have failed; otherwise a person would
+        have been asked about it. `value` is the returned object. `exception` is what the tool function
+        raised, if that is probably a bug. The JSON form omits `value` and `exception`.
         """
         data: dict[str, Any] = {"tool": tool, "result": result, "duration": duration}
         data |= {"call_id": call_id, "is_error": is_error}

@@ -134,7 +134,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
 
 
 class _Recorder(BaseLLMClient):
-    """Client that records its request."""
+    """Client that records the request instead of sending it."""
 
     def __init__(self, origin: str, *, takes_meta: bool) -> None:
         self.origin = origin
@@ -145,7 +145,7 @@ class _Recorder(BaseLLMClient):
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> NoReturn:
         self.asked = Request(messages, tools, kwargs)
-        # This kind ends the loop without counting usage.
+        # An error of this kind ends the loop without counting usage.
         raise LLMError("Recorded, not sent.", kind="bad_request")
 
 
@@ -223,7 +223,7 @@ def _permission(tool: Tool, kit: Kit) -> str:
 
 
 def _tokens(request: Request, kit: Kit) -> int:
-    """Estimate the tokens of a request in the client's tool mode, whatever its protocol."""
+    """Estimate the tokens of a request in the client's tool mode; the client's protocol is ignored."""
     shaped = kit.client.shape(*request) if isinstance(kit.client, ToolModeClient) else request
     tools = with_server_tools(shaped.tools, shaped.options)
     about_tools = estimate_tokens(json.dumps(tools, ensure_ascii=False)) if tools else 0

@@ -5,18 +5,18 @@ A pure function of texts. It uses no model and no agent, so it also works with o
     origins = provenance(GuardedCall("send_mail", {"to": "eve@x.org"}), trusted=[task], results=[page])
     if origins.asks: ...
 
-A `destructive` call always needs a question. Any other call needs none if no untrusted text was read before
-it, or if all of this holds:
+A person is always asked about a `destructive` call. Nobody is asked about any other call if no untrusted
+text was read before it, or if all of the following are true:
 
-1.  At least one of its values comes from the user, or is a handle.
-2.  Each value is known: it occurs in the trusted texts as whole words, or it is a handle. The same holds for
-    each key that the schema does not list. Free text (`PROSE`), dates, booleans, nulls, empty values, and
+1.  At least one value of the call comes from the user, or is a handle.
+2.  Each value is known: it occurs in the trusted texts as whole words, or it is a handle. Keys that the
+    schema does not list count as values here. Free text (`PROSE`), dates, booleans, nulls, empty values, and
     values that the schema lists or sets as its default need not be known.
 3.  Each link, e-mail address and account number (`ADDRESSES`) inside free text occurs in the trusted texts.
 
-A *handle* is an identifier in a field of a JSON result, if the call that returned the result had only known
-values: it names one of the user's own things. An address is never a handle, nor is the value of a free-text
-field. A number is a handle only for an argument whose name matches that of the field.
+A *handle* is an identifier in a field of a JSON result, returned by a call that had only known values: such
+an identifier names one of the user's own things. An address is never a handle, nor is the value of a
+free-text field. A number is a handle only for an argument whose name matches that of the field.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RECIPIENTS = (
     "account", "address", "addresses", "attendees", "bcc", "cc", "channel", "email", "emails", "iban",
     "participants", "phone", "receiver", "recipient", "recipients", "to", "url", "user",
 )  # fmt: skip
-"""Last words of argument names whose values a person's answer can make known for later calls."""
+"""Last words of the names of arguments whose values an answer can make known for later calls."""
 ENDINGS = (
     "ai|app|biz|br|cc|ch|cloud|cn|co|com|de|dev|edu|es|eu|fr|gg|gov|in|info|io|it|jp|kr|link|live|ly|me|net|nl|"
     "online|org|page|pl|ru|sh|shop|site|store|tech|to|top|tv|uk|us|vip|xyz|zip"
@@ -95,12 +95,12 @@ _DATE = lazy_pattern(
     r"|\d\d?:\d\d(?::\d\d)?|\d\d?[./]\d\d?[./]\d{2,4})(?!-?\d)",
     re.I,
 )
-_GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,9}(?:\.\d+)?"  # any other comma is a decimal sign: 12,50
+_GROUPS = r"[1-9]\d{0,2}(?:,\d{3}){1,9}(?:\.\d+)?"  # any other comma is a decimal separator: 12,50
 _NUMBER = lazy_pattern(
     rf"(?<!{_W})(?<!\d[.,'])-?(?:{_GROUPS}|\d{{1,3}}(?:\.\d{{3}}){{1,9}},\d+"
     rf"|\d{{1,3}}(?:'\d{{3}}){{1,9}}(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?!{_W}|[.,']\d)"
 )
-_CONTINUATION = lazy_pattern(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # rest of a word: directly, or after one sign
+_CONTINUATION = lazy_pattern(rf"{_W}|[-.+@/&=#~%\\]{_W}")  # the rest of a word, perhaps after one sign
 _AROUND = 60  # characters of a source shown on each side of a value
 _LONGEST = 200  # maximum characters of a handle
 _HANDLE = re.compile(r"[^\W_][\w.:#/-]*")  # form of an identifier
@@ -155,8 +155,8 @@ class Origin(NamedTuple):
     Args:
         argument: Name of the argument, such as ``to`` or ``guests.0``.
         value: The value as text; for free text with an unknown address, that address.
-        kind: ``you``: it is in the trusted texts. ``source``: it is in another text that the model read.
-            ``nowhere``: it is in no text, so the model chose it. ``free``: not checked.
+        kind: ``you``: the value is in the trusted texts. ``source``: the value is in another text that the
+            model read. ``nowhere``: the value is in no text, so the model chose it. ``free``: not checked.
         is_strange: True if the value is a reason to ask.
         source: The newest source that contains the value, for the kind ``source``.
         around: The words around the value in that source.
@@ -189,7 +189,7 @@ class Origins:
         return self.reason != ""
 
     def recipients(self, names: Collection[str] = ()) -> list[str]:
-        """Return the strange values that name a recipient, which a person's answer can make known.
+        """Return the strange values that name a recipient; a person's answer can make them known.
 
         Args:
             names: Names of arguments in addition to `RECIPIENTS`.
@@ -226,8 +226,8 @@ class Knowledge:
 
     def __init__(self) -> None:
         self._raw: list[str] = []  # trusted texts
-        self._words: list[str] = []  # the same, normalised
-        self._figures: set[str] = set()  # numbers in them
+        self._words: list[str] = []  # trusted texts, normalised
+        self._figures: set[str] = set()  # numbers in the trusted texts
         self._numbers: set[Decimal] = set()
         self._addresses: set[str] = set()
         self._handles: dict[str, set[str]] = {}
@@ -259,7 +259,7 @@ class Knowledge:
         values = sorted(self._values(call, shows=True), key=lambda origin: not origin.is_strange)
         if call.destructive:
             return Origins(tuple(values), "destructive")
-        if not self._others:  # there are no other texts
+        if not self._others:  # the model has read only trusted texts
             return Origins(tuple(value._replace(is_strange=False) for value in values))
         if values and values[0].is_strange:
             return Origins(tuple(values), "strange")
@@ -294,7 +294,7 @@ class Knowledge:
         written = str(value)
         word, address = _normal(written), _address_of(written)
         if _is_folded(written) and not any(written in text for text in self._raw):
-            return ""  # it looks like a value of the user, but differs
+            return ""  # the value only looks like one of the user's values
         if (address in self._addresses) or self._has(value, word, is_text=address is None):
             return "you"
         names = self._handles.get(word)
@@ -337,7 +337,8 @@ def _leaves(
 ) -> Iterator[tuple[Path, Any, Any, bool]]:
     """Yield each value inside a value, with its path and schemas, and whether the schema lists its name.
 
-    Unlisted keys are values, too. If the schema lists no names, the names of the arguments are not.
+    Keys that the schema does not list are values, too; but the names of the arguments are not if the schema
+    lists no names at all.
     """
     schemas = [*_options(schema, root)]
     if isinstance(value, Mapping) and value:
@@ -441,7 +442,7 @@ def _is_folded(text: str) -> bool:
 
 
 def _place(word: str, text: str) -> int | None:
-    """Return where a text contains `word` as whole words; None if nowhere, or if `word` is only signs."""
+    """Return where a text contains `word` as whole words; None if nowhere, or if `word` has only signs."""
     at = text.find(word) if any(map(str.isalnum, word)) else -1
     while at >= 0:
         before, after = text[max(0, at - 2) : at], text[at + len(word) : at + len(word) + 2]
@@ -477,7 +478,7 @@ def _numbers_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def without(text: str, values: Iterable[str]) -> str:
-    """Return a text without some values, however they are written in it."""
+    """Return a text with some values removed, in whatever form the text contains them."""
     text = _flat(text) if values else text
     for value in values:
         word, address = _normal(value), _address_of(value)
@@ -499,11 +500,11 @@ def _addresses_in(text: str) -> Iterator[tuple[str, str]]:
         for match in form.finditer(rest):
             found = match[0].rstrip(".,;:!?)]}'-")
             yield _canonical(kind, found), found
-        rest = form.sub("\n", rest)  # an address has only one form
+        rest = form.sub("\n", rest)  # report each address as one kind only
 
 
 def _address_of(text: str) -> str | None:
-    """Return the canonical form of a text that is one whole address; None for any other text."""
+    """Return the canonical form of a text that consists of one address; None for any other text."""
     flat = _flat(text)
     for kind, form in ADDRESSES.items():
         if form.fullmatch(flat) and (kind != "account" or not _DATE.fullmatch(flat)):

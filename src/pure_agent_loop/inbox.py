@@ -72,5 +72,5 @@ class Inbox:
         while self._waiting:
             entry = self._waiting.popleft()
             (entries if at_end or entry.when == "step" else left).append(entry)
-        self._waiting.extendleft(reversed(left))  # put these back in front of newer messages
+        self._waiting.extendleft(reversed(left))  # put the others back, in front of newer messages
         return entries

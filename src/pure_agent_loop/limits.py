@@ -34,7 +34,7 @@ PLACEHOLDERS = {
     "total_tokens": "the same",
     "max_tokens": "the token limit",
 }
-# A brace opens a placeholder unless a quote or another brace follows it, because that is JSON.
+# A brace opens a placeholder unless a quote or another brace follows it: such a brace belongs to JSON.
 _PLACEHOLDER = re.compile(r"""\{(?!\s*["'{])(?:[^{}]|\{[^{}]*\})*\}?""")
 _FORMATTER = string.Formatter()
 _ALIKE = {"current_steps": "steps", "elapsed": "seconds", "total_tokens": "tokens"}
@@ -135,7 +135,7 @@ class LoopLimits:
 
 
 def number_of(limits: LoopLimits, reason: str) -> int | None:
-    """Return the limit behind a stop reason; None if the reason does not stand for one limit of the run."""
+    """Return the limit behind a stop reason; None if the reason stands for no single limit of the run."""
     names = {"max_steps": "max_turns", "max_tool_calls": "max_tool_calls", "token_limit": "max_tokens"}
     return getattr(limits, names[reason]) if reason in names else None
 
@@ -211,17 +211,17 @@ class LimitResult:
 
     @classmethod
     def continue_running(cls) -> LimitResult:
-        """Return the result of a run within its limits."""
+        """Return the result for a run within its limits."""
         return _GO_ON
 
     @classmethod
     def warn(cls, reason: str, prompt: str) -> LimitResult:
-        """Return the result of a soft limit: continue with a notice."""
+        """Return the result for a soft limit: continue with a notice."""
         return cls("warn", reason, prompt)
 
     @classmethod
     def stop(cls, reason: str) -> LimitResult:
-        """Return the result of a hard limit: end with a last answer."""
+        """Return the result for a hard limit: end with a last answer."""
         return cls("stop", reason)
 
 
@@ -298,13 +298,13 @@ class LimitChecker:
         self.ledger.seconds = self._clock.monotonic() - self._started
 
     def check(self) -> LimitResult:
-        """Check the ledger now. A soft limit starts its next period."""
+        """Check the ledger now. A soft limit that has been reached starts its next period."""
         self.note_time()
         reason = self._hard()
         return LimitResult.stop(reason) if reason else self._soft()
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Return the stop reason of the limit that is reached or that a further request would exceed.
+        """Return the stop reason of the limit that has been reached or that a further request would exceed.
 
         Only tokens, money and the shared budget are checked. The result is empty if the request fits.
 

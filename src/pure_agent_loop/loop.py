@@ -36,7 +36,7 @@ DEFAULT_MAX_STEPS = 15
 
 
 class LoopRun(Coroutine[Any, Any, str]):
-    """Run of a `ReactLoop`: a coroutine that returns the answer; iterate it instead for the events.
+    """Run of a `ReactLoop`: await it for the answer, or iterate over it for the events.
 
     A run starts only once. After it ends, ``await`` returns the answer again, and `result` has the rest.
     """
@@ -56,7 +56,7 @@ class LoopRun(Coroutine[Any, Any, str]):
         return self._steps.send(value)
 
     def throw(self, typ: Any, val: Any = None, tb: Any = None) -> Any:  # noqa: ARG002 - the error has it
-        """Raise an error where the run waits; called by the event loop."""
+        """Raise an error where the run is waiting; called by the event loop."""
         return self._steps.throw(typ if val is None else val)
 
     def close(self) -> None:
@@ -224,8 +224,9 @@ class ReactLoop:
             ConfigError: `task` is not a string.
             HistoryError: `messages` is not a list of messages.
             LLMError: When awaited: the model could not be reached or rejected the request.
-            ConfigError: When awaited: a call waits for a permission or for a result from outside; the message
-                names it. When awaited or iterated: the run was already started and has not ended.
+            ConfigError: When awaited: a call is waiting for a permission or for an external result; the
+                message names the call. When awaited or iterated: the run has already been started but has not
+                ended.
         """
         run = self._agent.prepare(
             task,

@@ -32,13 +32,14 @@ _FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 )
 
 
-# Tests of the first bytes, each with its media type; then, by part type, the field that has the data.
+# Functions that recognise a file by its first bytes, each with the media type.
 _TYPES = (
     *zip(
         (begins for begins, _ in READERS), ("image/png", "image/jpeg", "image/gif", "image/webp"), strict=True
     ),
     *zip((begins for begins, _ in _FILES), ("application/pdf", "audio/wav", "audio/mp3"), strict=True),
 )
+# The field that contains the data, by type of message part.
 _DATA_FIELDS = {"image_url": "url", "file": "file_data", "input_audio": "data"}
 
 
@@ -143,7 +144,7 @@ def _type_of(data: str) -> str:
 
 def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
     item = by_bytes(item)
-    if item.get("type") == "text" and isinstance(item.get("text"), str):  # `media_parts` returns this form
+    if item.get("type") == "text" and isinstance(item.get("text"), str):  # the form of a text file
         return {"type": "text", "text": item["text"]}
     if item.get("type") in ("file", "input_audio"):
         return _ready_file(item, name)

@@ -1,11 +1,11 @@
 """Parts of a response: text, reasoning and tool calls, each with a state, times, input and output.
 
-    from          to                              when
-    pending       running, error                  a call waits for permission or a slot; text has begun
-    running       completed, error, backgrounded  the text is written, or the call is done
-    completed     (nothing)
+    from          to                              meaning of the first state
+    pending       running, error                  a call is waiting for permission or a slot; text has begun
+    running       completed, error, backgrounded  the text is being written, or the call is running
+    completed     (nothing)                       the text is complete, or the call is done
     error         (nothing)                       failed, denied, cancelled, or discarded by a retry
-    backgrounded  (nothing)                       work continues in the background; a message ends it
+    backgrounded  (nothing)                       work continues in the background; a message reports its end
 
 Every other transition raises. Parts are frozen: a transition returns a new `Part`.
 """
@@ -151,8 +151,8 @@ def new_part(
 def change_of(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a changed part for a record.
 
-    Text and reasoning are recorded in full, once the part has ended. Other records have the input and the
-    result of a call.
+    Text and reasoning are included in full once the part has ended. A call's input and result are left out,
+    because other records have them.
     """
     when = part["ended"] or part["started"] or part["created"]
     details = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}

@@ -38,7 +38,7 @@ PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 _RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
 _NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
 EDIT_TOOLS = ("write_file", "edit_file")
-_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
+_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # no wildcard: it would allow more than the call in question
 _LATER = ("unasked", "title", "origins")
 _NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
@@ -60,7 +60,7 @@ class Permission:
             change anything; nothing else is allowed.
         similar: With ``allow``, from a person: in this session, further calls that match `wider_rules` (or
             equal calls, if there are no such rules) are allowed without asking. If the mode ``guard`` asked
-            about a recipient, only this call is allowed, and the recipient is known from now on.
+            about a recipient, only this call is allowed, and the recipient is known from then on.
     """
 
     behavior: Behavior
@@ -77,13 +77,13 @@ class Ruling:
     """Ruling on one call. Part of the state, so that nothing is decided or asked twice.
 
     Args:
-        behavior: ``allow``: the call runs with `args`; ``deny``: it does not run; ``ask``: it waits for a
-            person's answer.
+        behavior: ``allow``: the call runs with `args`; ``deny``: it does not run; ``ask``: it is waiting for
+            a person's answer.
         kind: Kind of a denial in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
         message: Reason for the ruling.
         read_only: With ``allow``: the call runs in a way that cannot change anything.
         origins: In the mode ``guard``: where each value comes from, in plain form; see `guard.Origin`.
-        unasked: With ``deny``: a person was not asked, because the call would fail.
+        unasked: With ``deny``: a person was not asked, because the call would have failed.
         title: With ``ask``: the question in the words of the tool; see `Tool`.
     """
 
@@ -169,7 +169,7 @@ class PermissionRequest:
 
     @property
     def question(self) -> str | None:
-        """Question from a running tool, which any text can answer; None for a question about a call."""
+        """Question from a running tool, to be answered with any text; None for a question about a call."""
         return self.reason if self.args == {"question": self.reason} else None
 
 
@@ -373,7 +373,7 @@ class PermissionRules:
         return any(not rule.args and rule.is_about(tool) for rule in self._parsed[behavior])
 
     def patterns(self, behavior: Behavior, tool: str, call: Mapping[str, Any] | Forms) -> tuple[str, ...]:
-        """Return the first argument pattern of each rule with this behavior whose others match the call."""
+        """Return the first argument pattern of each rule with this behavior whose other patterns match."""
         seen = _seen(call, behavior)
         rules, unsure = self._parsed[behavior], behavior != "allow"
         matching = [rule for rule in rules if rule.args and rule.rest.matches(tool, *seen, too_long=unsure)]

@@ -81,7 +81,7 @@ class Renderer:
         self._args: dict[str, Any] = {}  # arguments of pending calls, for functions that render results
         self._by_type: dict[EventType, _Entry] = {}
         self._streamed: set[EventType] = set()  # types already streamed for the current response
-        self._tasks: dict[str, tuple[str, float]] = {}  # by task: the last shown state and number of calls
+        self._tasks: dict[str, tuple[str, float]] = {}  # last shown state and number of calls, by task
         self._line: EventType | None = None  # event type of the unfinished line
 
     def on_tool(self, name: str, *, result: bool = False, raw: bool = False) -> Callable[[H], H]:

@@ -145,7 +145,7 @@ class AgentResult(Generic[Out_co]):
         if self.stop_reason not in ("error", "invalid_output") or failure is None:
             return self
         if isinstance(failure, PureAgentLoopError):
-            raise failure.with_traceback(None)  # the loop's frames would not help the caller
+            raise failure.with_traceback(None)  # drop the loop's frames, which would not help the caller
         raise LLMError(f"The run failed: {self.error}", failure) from failure
 
     def unwrap(self) -> Out_co:
@@ -187,7 +187,7 @@ def _output_of(state: QueryState, output: OutputSpec | None) -> Any:
         return None
     if output is None:
         return state.content
-    if state.output is None:  # the state stopped before an output type was set
+    if state.output is None:  # the run ended before an output type was set
         return None
     return output.load(state.output["value"]) if state.live_output is None else state.live_output
 

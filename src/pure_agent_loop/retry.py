@@ -135,8 +135,8 @@ class RetryHandler:
         Args:
             fn: Function to call.
             args: Positional arguments.
-            on_retry: Function called before each wait, and awaited if async. It gets a `RetryAttempt`; if it
-                has three parameters, the number of the retry, the error and the delay in seconds.
+            on_retry: Function called before each wait, and awaited if async. It gets a `RetryAttempt`
+                or, if it has three parameters, the number of the retry, the error and the delay in seconds.
             kwargs: Keyword arguments.
 
         Raises:

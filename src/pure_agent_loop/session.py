@@ -100,7 +100,7 @@ class SessionManager:
         return self.store.exists(session_id)
 
     def load(self, session_id: str) -> Session:
-        """Read a session, even while a run writes it, without changing it.
+        """Read a session without changing it, even while a run is writing to it.
 
         Raises:
             ConfigError: The id is invalid.
@@ -136,11 +136,11 @@ class SessionManager:
     def resume(
         self, agent: Agent[Any, Out], session_id: str, *, deps: Any = None, timeout: float | None = None
     ) -> AgentResult[Out]:
-        """Continue a session, like ``agent.run(None, session_id=...)``, but wait while it is in use.
+        """Continue a session, like ``agent.run(None, session_id=...)``, but wait while the session is in use.
 
-        Call this after recording an answer, in any thread or process: it makes sure that a run continues
-        after the last answer. If another caller has already finished the run, its result is returned. The
-        call blocks the calling thread.
+        Call this after recording an answer, in any thread or process: the call after the last answer then
+        continues the run. If another caller has already finished the run, the result of the run is returned.
+        The calling thread is blocked until then.
 
         Args:
             agent: Agent of the session.
@@ -159,7 +159,7 @@ class SessionManager:
     async def aresume(
         self, agent: Agent[Any, Out], session_id: str, *, deps: Any = None, timeout: float | None = None
     ) -> AgentResult[Out]:
-        """Continue a session from async code; see `resume`. The event loop stays free while it waits."""
+        """Continue a session from async code; see `resume`. The event loop is not blocked."""
         begin = partial(agent.prepare, None, session_id=session_id, sessions=self.store, deps=deps)
         seconds = math.inf if timeout is None else timeout
         return await (await aretry_while_locked(begin, seconds, _PAUSE)).wait()
@@ -168,7 +168,7 @@ class SessionManager:
         def holds(session_id: str) -> bool:
             try:
                 return test(self.store.read(session_id).records, session_id)
-            except SessionError:  # unreadable, or deleted in the meantime; `load` reports why
+            except SessionError:  # the session is unreadable or has been deleted; `load` reports why
                 return False
 
         return [info for info in self.store.list() if holds(info.id)]
@@ -316,7 +316,7 @@ def _is_waiting(records: Sequence[Record], session_id: str) -> bool:
 
 def _is_resumable(records: Sequence[Record], session_id: str) -> bool:
     point = read_resume_point(records, session_id)
-    if point.unreadable or point.left:  # resuming would raise an error
+    if point.unreadable or point.left:  # `resume` would raise an error
         return False
     if point.started_run is not None:  # the run was interrupted before its first checkpoint
         return True

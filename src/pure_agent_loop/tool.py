@@ -102,8 +102,8 @@ class Tool(Described, Generic[P, R_co]):
         prose: Names of arguments that hold free text, besides those of `pure_agent_loop.guard.PROSE`.
         recipient: Names of arguments for which the mode ``guard`` accepts only the user's words, no
             identifiers from results.
-        root: Base folder of the argument ``path``. Permission rules then match the resolved path, however it
-            is written.
+        root: Base folder of the argument ``path``. Permission rules then match the resolved path, however the
+            path is written.
         asks: Question for a person about a call, as a template over the arguments: ``"Refund {amount} for
             {order}?"``. If it is empty, or names an argument that is missing and has no default, each view
             builds a question from the tool's name and the arguments.
@@ -241,7 +241,7 @@ class Tool(Described, Generic[P, R_co]):
         return (await self.invoke(args, current_prompts())).text
 
     async def invoke(self, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
-        """Check the arguments and call the tool. Raise only on a real cancellation."""
+        """Check the arguments and call the tool. Raise only if the call is really cancelled."""
         kwargs = self._checked(args, prompts)
         if isinstance(kwargs, tuple):
             return failed(prompts, self.name, *kwargs, is_made=False)
@@ -261,8 +261,7 @@ class Tool(Described, Generic[P, R_co]):
         return title_of(template, args, self.parameters.get("properties", {}))
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
-        """Return the kind and text of the error `invoke` would report for invalid arguments; None if
-        valid."""
+        """Return the kind and text of `invoke`'s error for these arguments; None if they are valid."""
         checked = self._checked(args, prompts)
         return checked if isinstance(checked, tuple) else None
 
@@ -373,7 +372,7 @@ def _log(text: str) -> None:
 
 
 async def _is_entered(_: Toolset) -> None:
-    """Do nothing: outside a run the caller of `list` has entered the toolset."""
+    """Do nothing: outside a run the caller of `list` has already entered the toolset."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,12 +229,12 @@ def memory_owner() -> str | LiveRun | None:
 
 
 def run_moves() -> None:
-    """Declare, for this asyncio task, that a run ends with one call or continues in other processes."""
+    """Declare, for this asyncio task, that a run may end after one call or continue in another process."""
     _MOVES.set(True)
 
 
 def has_end() -> bool:
-    """Return True if the work of the current run in this process ends when the run ends."""
+    """Return True if the current run's work in this process ends with the run; see `run_moves`."""
     return not _MOVES.get()
 
 
@@ -257,6 +257,6 @@ class in_run:  # noqa: N801 - used with `with`
         self._token = _RUN.set(self._context)
 
     def __exit__(self, *_: object) -> None:
-        # An abandoned run is closed in another context, where the token is invalid.
+        # An abandoned run is closed in a different context, in which the token is invalid.
         with suppress(ValueError):
             _RUN.reset(self._token)

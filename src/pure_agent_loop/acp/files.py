@@ -1,7 +1,7 @@
 """Workspace files through the editor, including unsaved changes.
 
 The workspace's own checks come first: a forbidden path never reaches the editor. The editor then opens the
-file by name, so no other call may run at that time (`Tool.exclusive`).
+file by name, so no other call may run at the same time (`Tool.exclusive`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class EditorFiles(Workspace):
         try:
             with self.open_for_reading(path) as file:
                 return _text(file.read(MAX_BYTES))
-        except (WorkspaceError, OSError):  # a missing file; `write` reports other errors
+        except (WorkspaceError, OSError):  # the file is missing; `write` will report any other error
             return None
 
     def _write_by_editor(
@@ -94,7 +94,7 @@ class EditorFiles(Workspace):
             status = folder.status(parts[-1])
             require_replaceable(status, path)
             if status is not None and (status.st_nlink > 1 or not self._is_text(path)):
-                # The editor would change the file's other hard links or its encoding.
+                # An editor would also write to the file's other hard links, or change its encoding.
                 return super().write(path, data)
             try:
                 self._editor.write(self._absolute(path), text)

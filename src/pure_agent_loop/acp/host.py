@@ -155,7 +155,7 @@ class Work(Protocol):
         """
 
     def run(self, task: str | None, media: Sequence[MediaItem]) -> AsyncGenerator[Event, None]:
-        """Run a task; None resumes the interrupted one."""
+        """Run a task; if it is None, resume the interrupted task."""
 
     def stop(self) -> None:
         """Stop the run soon and keep the history."""

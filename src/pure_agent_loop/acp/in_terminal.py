@@ -18,7 +18,7 @@ def main(task_json: str) -> int:
     """Run the command, echo its output, and write its result to a file.
 
     Args:
-        task_json: JSON with the `Shell` options, the command, its time limit and the result's folder.
+        task_json: JSON with the `Shell` options, the command, its time limit and the folder for the result.
     """
     task = read_json(task_json)
 

@@ -87,7 +87,7 @@ def _data_url(kind: str, base64: str) -> str:
 
 
 def split_command(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Split a prompt into its slash command (without the slash) and arguments, both empty if it has none."""
+    """Split a prompt into a slash command (without the slash) and its arguments; both may be empty."""
     first = nested({"first": blocks[0]}, "first", "text") if blocks else None
     if not isinstance(first, str) or not first.startswith("/"):
         return "", ""

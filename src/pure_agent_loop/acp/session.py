@@ -23,7 +23,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
 EDITOR_SECONDS = 30.0  # timeout of the editor's file access
-_STOP_REASONS = {  # the protocol's stop reasons, by our stop reasons or their kinds
+_STOP_REASONS = {  # our stop reason, or its kind -> the protocol's stop reason
     "token_limit": "max_tokens",
     "budget": "max_tokens",
     "content_filter": "refusal",
@@ -43,7 +43,7 @@ def _selector(name: str, option: Option) -> dict[str, Any]:
 
 
 class AcpSession:
-    """A session, and the `Editor` of its work."""
+    """An editor's session, which also implements `Editor` for the session's `Work`."""
 
     id: str
     work: Work
@@ -148,7 +148,7 @@ class AcpSession:
         """Run a prompt and return the protocol's stop reason.
 
         Raises:
-            RpcError: The prompt is invalid, another one is running, or the run failed.
+            RpcError: The prompt is invalid, another prompt is running, or the run failed.
         """
         cancels = self._cancels
         while self._updates is not None:

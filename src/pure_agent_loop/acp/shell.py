@@ -51,7 +51,7 @@ class EditorShell(Shell):
         call = current_call()
         if read_only or call is None:
             return await super()._run(command, seconds, read_only=read_only, echo=echo)
-        # Only this user can read this folder.
+        # TemporaryDirectory creates a folder that only this user can read.
         with tempfile.TemporaryDirectory(prefix="pal-terminal-") as folder:
             task = {"shell": self._shell_options, "command": command, "seconds": seconds, "folder": folder}
             argv = module_argv("pure_agent_loop.acp.in_terminal", json.dumps(task))

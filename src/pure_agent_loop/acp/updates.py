@@ -181,7 +181,7 @@ class Updates:
     async def _task(self, task: Mapping[str, Any], part: Mapping[str, Any] | None) -> None:
         """Show a subagent's progress in the call that started it.
 
-        Subagent calls with a separate entry keep that entry.
+        A subagent's call that the editor already shows separately is updated there instead.
         """
         parent, call_id = task["call_id"], part["call_id"] if part else ""
         shown_id = call_id if call_id in self._calls else parent

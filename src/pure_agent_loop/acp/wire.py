@@ -23,7 +23,7 @@ PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -326
 AUTH_REQUIRED, NOT_FOUND, CANCELLED = -32000, -32002, -32800
 MAX_LINE = 64_000_000  # maximum bytes; enough for base64 images
 END_SECONDS = 3.0  # seconds for running requests to end after a disconnect
-MAX_QUEUED = 256  # maximum unwritten messages; further senders wait
+MAX_QUEUED = 256  # maximum messages waiting to be written; beyond that, senders wait
 
 
 class RpcError(PureAgentLoopError):
@@ -36,7 +36,7 @@ class RpcError(PureAgentLoopError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response, and a function to call after the response was sent."""
+    """A response, and a function to call after the response has been sent."""
 
     result: Mapping[str, Any]
     after: Callable[[], Awaitable[None]] | None = None
@@ -114,7 +114,7 @@ class Peer:
 
     def _read(self) -> None:
         """Read lines in a thread. The rest of an oversized line is skipped."""
-        with suppress(OSError, ValueError, RuntimeError):  # the stream or the event loop is closed
+        with suppress(OSError, ValueError, RuntimeError):  # the stream or the event loop has been closed
             while line := self._source.readline(MAX_LINE):
                 if len(line) == MAX_LINE and not line.endswith(b"\n"):
                     while (rest := self._source.readline(MAX_LINE)) and not rest.endswith(b"\n"):
@@ -178,7 +178,7 @@ class Peer:
             return (
                 self._send_error(number, INVALID_PARAMS, "params must be an object.") if is_request else None
             )
-        if not is_request:  # delayed, so that a preceding request has started and can be cancelled
+        if not is_request:  # delayed: the request that it cancels may not have started yet
             self._loop.call_soon(self._dispatch_notification, method, params or {})
         elif number in self._serving:
             self._send_error(number, INVALID_REQUEST, f"The id {number!r} is still in use.")
@@ -212,7 +212,7 @@ class Peer:
         finally:
             del self._serving[number]
         if reply is not None and reply.after is not None:
-            with suppress(Exception):  # the response was sent, so an error cannot be reported
+            with suppress(Exception):  # the response has been sent, so an error cannot be reported
                 await reply.after()
 
     def _send_error(self, number: str | int | None, code: int, message: str) -> None:

@@ -242,7 +242,7 @@ class AgentLoop:
             ConfigError: An argument is invalid.
             ImageError: One of `media` cannot be sent.
             SessionError: The session is in use, or cannot be read or written.
-            LLMError: The request to the model failed; text written before that was yielded.
+            LLMError: The request to the model failed; text written before that has already been yielded.
         """
         run = self.prepare(message, session_id, context, media, channel, chat_id, cancel_token)
         view, events = _TextView(self.context_builder.words), run.stream()

@@ -224,7 +224,7 @@ class MemoryStore:
 
 
 def _format_entries(entries: list[MemoryEntry], query: str = "") -> str:
-    """Return entries as text; if too long, excerpts around the words of the query."""
+    """Return entries as text; if it is too long, return excerpts around the words of the query."""
     text = "\n\n".join(str(entry) for entry in entries)
     if query and len(text) > MAX_SHOWN_CHARS:
         size, words = max(200, MAX_SHOWN_CHARS // len(entries)), sorted(_terms(query), key=len, reverse=True)

@@ -139,7 +139,7 @@ class PersonaConfig:
         )
         for key, theirs in [pair for texts in _BUILT_IN.values() for pair in texts.items()]:
             for field_, text, own in zip(fields(self), theirs, built_in[key], strict=False):
-                # Translate a default value, or the text of a whole built-in persona.
+                # Translate fields with their default value, and all fields of an unchanged built-in persona.
                 if text and getattr(self, field_.name) == text and (key == "assistant" or mine == theirs):
                     object.__setattr__(self, field_.name, own)
 

@@ -104,7 +104,7 @@ def date_text(now: datetime, language: str) -> str:
 
 
 def one_fact(text: str) -> str:
-    """Return a fact of several lines, with all lines but the first indented."""
+    """Return a fact with all lines but the first indented."""
     return "\n  ".join(text.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""Trust in a folder's instructions to models: used only if a person has approved their exact content."""
+"""Trust in a folder's instructions to models: they are used only if a person approved the exact content."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MAX_NAMES = 8
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """The instructions that a folder has for a model.
+    """Instructions for models in a folder.
 
     Args:
         names: Names of the files.
         digest: Digest of the folder's path, the names and the contents; any change needs a new approval.
         notes: The notes, as they were read.
-        others: Digests of the other files.
+        others: Digests of the skill and subagent files.
     """
 
     names: tuple[str, ...]

@@ -33,7 +33,7 @@ __all__ = [
     "verify",
 ]
 
-# Loaded lazily: a run only writes the log, these names read it.
+# These names read the log. They are loaded lazily, because a run only writes it.
 _LATER = {
     "Problem": "verifying",
     "ToolCallEntry": "entries",

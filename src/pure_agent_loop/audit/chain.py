@@ -1,9 +1,9 @@
 """Append to an audit log that several processes write. A killed writer may leave its last line unfinished.
 
-A writer holds the lock while it reads the head, processes bytes that a killed writer left after the head,
-appends its lines, and updates the head. Nothing is ever removed. An unfinished line is ended, and the next
-line describes it (``torn``). Damage that no writer can cause is recorded in a line that `verify` reports
-(``cut``, ``foreign``, ``head``, ``lost``).
+The head records where the log ends. A writer holds the lock while it reads the head, processes bytes that a
+killed writer left after that end, appends its lines, and updates the head. Nothing is ever removed. An
+unfinished line is ended, and the next line describes it (``torn``). Damage that no writer can cause is
+recorded in a line that `verify` reports (``cut``, ``foreign``, ``head``, ``lost``).
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def _inconsistency(heads: list[Head]) -> str:
 
 
 def write_head(folder: Path, sealer: Sealer, head: Head, *, durable: bool) -> None:
-    """Write the head to the older of the two slots; if its turn is 0, start a new file.
+    """Write the head to the older of the two slots; if the head's turn is 0, start a new file.
 
     Raises:
         OSError: The head cannot be written.
@@ -394,7 +394,7 @@ class ChainWriter:
             try:
                 write_head(self.folder, self._sealer, new_head, durable=False)
             except OSError:
-                # If truncation fails too, the line remains in the log, like the line of an unfinished call.
+                # If truncation fails too, the line stays in the log, as if the call were unfinished.
                 with contextlib.suppress(OSError):
                     os.ftruncate(handle, size_before)
                 raise
@@ -427,7 +427,7 @@ class ChainWriter:
         newest, data = self._newest
         if head.count == newest.count and head.last == newest.last:
             return []
-        # Only other writers have appended lines since.
+        # Nothing is missing if other writers have only appended lines since then.
         if head.count > newest.count and self._is_in_file(newest, data):
             return []
         return [{"kind": "lost", "count": newest.count, "last": newest.last}]

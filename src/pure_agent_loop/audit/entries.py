@@ -49,8 +49,8 @@ class ToolCallEntry(PlainForm):
         step: Step of the run.
         call_id: Id of the call in the session.
         notes: Further data about the call; see `AuditLog`.
-        exit_code: Exit code of the command that the call ran; None if the call ran no command, and in lines
-            of older versions.
+        exit_code: Exit code of the command that the call ran; None if the call ran no command, or if an older
+            version wrote the line.
     """
 
     number: int

@@ -43,7 +43,7 @@ class AuditLog:
     Several processes and threads may write the same log.
 
     Args:
-        path: Folder of the log; None for ``audit`` in the data folder. Created with the first line.
+        path: Folder of the log; None for ``audit`` in the data folder. It is created with the first line.
         user: User who runs the agent; None for the user account of this process.
         keep_results: True to record the redacted start and end of each result; False for hash and length
             only.

@@ -82,7 +82,7 @@ def verify(
     key: str | bytes | None = None,
     contains: str = "",
 ) -> VerifyReport:
-    """Verify a whole log, or one of its files. Takes no lock: other processes may write.
+    """Verify a whole log, or one of its files. No lock is taken, so other processes may write meanwhile.
 
     Args:
         log: The log, its folder, or one of its files; None for the default log.
@@ -211,7 +211,7 @@ class _Verification:
         return problem and Problem(path.name, number, f"{problem.what} (number {self._walk.count})")
 
     def _has_call(self, fields: dict[str, Any]) -> bool:
-        """Return False for a result whose call is missing, as when the log is removed while the call runs."""
+        """Return False for a result whose call is missing, as when the log is removed during the call."""
         call_key = tuple(fields.get(name) for name in ("pid", "session", "step", "call", "tool"))
         if fields["kind"] == "call":
             self._open[self._walk.count] = call_key
@@ -229,7 +229,7 @@ class _Verification:
     def _end(self, path: Path, number: int, *, is_last: bool) -> Problem | None:
         """Check the bytes after the last valid line.
 
-        At the end of the log, a writer may be active or may have been killed.
+        At the end of the log, they may come from a writer that is still writing, or was killed.
         """
         unread = self._walk.rest
         if not unread.size:

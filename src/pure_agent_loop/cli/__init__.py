@@ -22,8 +22,8 @@ from pure_agent_loop.support.text import safe_str
 DEBUG_VARIABLE = "PAL_DEBUG"
 TRACING_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")  # set by OpenTelemetry's launcher
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
-# Objects created at import are never garbage; collecting at the default rate would take a tenth of the start
-# time.
+# Objects created by imports are never garbage; looking for garbage at the default rate would take a tenth of
+# the startup time.
 NEW_OBJECTS = 20_000
 
 
@@ -102,7 +102,8 @@ def _trace() -> None:
     from pure_agent_loop.errors import MissingExtraError
     from pure_agent_loop.otel import instrument
 
-    with suppress(MissingExtraError):  # the variables are meant for all programs, so report no error
+    # The variables are set for all programs, so a missing extra is not an error.
+    with suppress(MissingExtraError):
         instrument()
 
 

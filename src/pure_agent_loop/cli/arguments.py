@@ -21,18 +21,19 @@ class CommandOption:
     Args:
         flags: The flag with its short form and its aliases.
         help: The line in the ``--help`` output.
-        argument: More arguments for `argparse.ArgumentParser.add_argument`.
+        argument: Additional arguments for `argparse.ArgumentParser.add_argument`.
         name: The field that the flag sets.
         default: The default value of the field; False for a switch, a list for a repeatable option.
         is_main: True if ``--help`` shows the flag, not only ``--help-all``.
         key: The setting of ``pal.toml``; empty if files cannot set it. The flag ``--no-...`` turns the
             setting off.
         variables: The environment variables of the setting; the first non-empty one is used.
-        in_project: The only values that a project's file may set, even a trusted file; empty for any value.
+        in_project: The only values that a project's file may set, even if the file is trusted; empty if any
+            value is allowed.
         is_joined: True if a list in ``pal.toml`` is joined with commas.
         example: The value in the file that ``pal init`` writes; None for the default.
-        agent: The argument of `Agent` that gets the value, unless the value is None; empty if the value is
-            not passed on unchanged.
+        agent: The argument of `Agent` to which a value other than None is passed unchanged; empty if there
+            is none.
     """
 
     flags: tuple[str, ...]
@@ -50,7 +51,7 @@ class CommandOption:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The possible values; empty for any value."""
+        """The possible values; empty if any value is allowed."""
         return tuple(self.argument.get("choices", ()))
 
     @property
@@ -59,15 +60,15 @@ class CommandOption:
         return self.flags[0].startswith("--no-")
 
     def converted(self, value: Any) -> Any:
-        """Convert the field's value to the setting's value, or the reverse."""
+        """Convert the field's value to the setting's value, or vice versa."""
         return not value if self.is_inverse else value
 
 
 def option(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = (), **rest: Any) -> Any:
-    """Return the dataclass field of an option with a value.
+    """Return the dataclass field for an option that takes a value.
 
     Args:
-        also: Other options that set the field.
+        also: Other options that set the same field.
         rest: Other fields of `CommandOption`, and the items of `CommandOption.argument`.
     """
     row = {name: rest.pop(name) for name in CommandOption.__slots__ if name in rest}
@@ -79,12 +80,12 @@ def option(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = (
 
 
 def flag(*flags: str, **rest: Any) -> Any:
-    """Return the dataclass field of an option without a value."""
+    """Return the dataclass field for an option that takes no value."""
     return option(*flags, default=False, action="store_true", **rest)
 
 
 def list_option(*flags: str, **rest: Any) -> Any:
-    """Return the dataclass field of a repeatable option."""
+    """Return the dataclass field for a repeatable option."""
     return option(*flags, default=[], action="append", **rest)
 
 

@@ -198,7 +198,7 @@ def _open_embedded(
 
 
 def allow_download(plan: Embedded, questions: TerminalQuestions | None, *, download: bool) -> None:
-    """Ask before downloading a model that was not named; an existing file is used without a question.
+    """Ask before downloading a model that was not named; use an existing file without asking.
 
     Args:
         download: The option ``--download``, which skips the question.

@@ -35,7 +35,7 @@ class Deletes(Protocol):
         """Delete a session; in a database, also the session's durable runs."""
 
     def delete_stray(self, before: float) -> list[str]:
-        """Delete the runs without a session that ended before a time, and return their ids."""
+        """Delete the runs that ended before a time and have no session; return their ids."""
 
 
 class _FileDeletion:

@@ -118,7 +118,7 @@ def _agent_of(stored: Mapping[str, Any], output: CommandOutput) -> Agent:
 
 
 def _made(client: BaseLLMClient, toolset: RunToolset, trusted: Guidance | None) -> dict[str, Any]:
-    """Return the features of an agent that depend on the process that creates it, besides the settings."""
+    """Return the features of an agent that depend on the process that creates it, not on the settings."""
     return {
         "model": origin_of(client),
         "tools": [tool.name for tool in toolset.tools],

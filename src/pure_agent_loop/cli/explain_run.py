@@ -1,4 +1,4 @@
-"""Show a recorded run in the order of the loop: each value, its event or record, and the line that made it.
+"""Show a recorded run in loop order: each value, its event or record, and the line that produced it.
 
 The run is replayed offline, so the lines are those of the current code.
 """
@@ -73,7 +73,7 @@ class _Value:
 
 
 class _Walk:
-    """The values of a session, in the order in which the loop made them."""
+    """Collects the values of a session, in the order in which the loop makes them."""
 
     def __init__(self) -> None:
         self.values: list[_Value] = []

@@ -58,7 +58,7 @@ def ask_for_model(
 
     Args:
         options: The options after `configure`; the chosen model and server are set in them.
-        questions: Asks the user; None without a terminal, where no question is asked.
+        questions: Asks the user; None if there is no terminal to ask at.
 
     Raises:
         ConfigError: No model was chosen, or the choice cannot be saved.
@@ -81,7 +81,7 @@ def ask_for_model(
 
 
 def _use_key(options: EndpointOptions, server: Server, key: str) -> str:
-    """Save the key of a server and use it from now on; return its place.
+    """Save a server's key, start using it, and return the path of its file.
 
     The key is saved before the settings, because settings without a key would fail at each start.
     """
@@ -93,7 +93,7 @@ def _use_key(options: EndpointOptions, server: Server, key: str) -> str:
 
 
 async def replace_key(options: EndpointOptions, plan: Endpoint, key: str) -> str:
-    """Try another key once, save it for its server, and use it from now on; return its place.
+    """Try another key once, save it for its server, start using it, and return the path of its file.
 
     Raises:
         ConfigError: The text is not a key, or cannot be saved.
@@ -103,7 +103,7 @@ async def replace_key(options: EndpointOptions, plan: Endpoint, key: str) -> str
     try:
         await models_of(plan._replace(api_key=key))
     except LLMError as error:
-        if error.kind == "auth":  # otherwise the server has no list, or cannot be reached now
+        if error.kind == "auth":  # otherwise, the server has no list or is unreachable
             raise
     url = plan.base_url
     variable = options.configured.keys.get(url)
@@ -222,7 +222,7 @@ def _checked_key(
             names, _ = run_sync(models_of(Endpoint(proposed, url, key, "")))
         except LLMError as error:
             output.fail(error_text(error))
-            if error.kind != "auth":  # the server has no list, or cannot be reached now
+            if error.kind != "auth":  # the server has no list or is unreachable
                 return key, []
         else:
             output.info(user_text("cli.first_accepted"))

@@ -54,7 +54,7 @@ class Interrupts:
         self._asked = True  # set before the message, because the next signal may follow immediately
         self._print_notice()
         self._token.cancel("Ctrl-C")
-        if self._raises:  # otherwise reading from the terminal would resume
+        if self._raises:  # otherwise, the interrupted read would resume
             self._raises = False
             raise KeyboardInterrupt
 

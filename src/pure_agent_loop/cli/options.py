@@ -518,7 +518,7 @@ def limits_of(options: LimitOptions) -> LoopLimits:
 
 
 def agent_arguments(options: ToolsetOptions) -> dict[str, Any]:
-    """Return the arguments of `Agent` that are set to unchanged option values."""
+    """Return the option values that are passed to `Agent` unchanged, by argument name."""
     return {
         row.agent: argument
         for row in options_of(type(options))

@@ -143,7 +143,7 @@ class CommandOutput:
         self._least = logging.INFO
 
     def as_log(self, options: argparse.Namespace) -> None:
-        """Write messages and errors as log lines from now on, if the command has log options."""
+        """Switch messages and errors to log lines, if the command has log options."""
         if hasattr(options, "log_format"):
             from pure_agent_loop.cli.service_log import LogFormatter
 
@@ -151,7 +151,7 @@ class CommandOutput:
             self._least = getattr(logging, options.log_level.upper())
 
     def hide(self, secret: str | None) -> None:
-        """Replace `secret` by ``***`` in everything written from now on."""
+        """Replace `secret` by ``***`` in all further output."""
         if secret and len(secret) >= 8:
             self._secrets.append(secret)
 

@@ -19,7 +19,7 @@ from pure_agent_loop.support.variables import KNOWN
 
 CUTOFF = 0.7
 _PREFIX = "PAL_"  # prefix of this program's variables
-# Group of `pal --help` -> command -> (module, with the package unless that is `commands`; function; help).
+# Group of `pal --help` -> command -> (module, with its package if not `commands`; function; help).
 # `add_FUNCTION(parser)` adds the arguments. `FUNCTION(options, output)` runs the command and returns the exit
 # code; `options` is an instance of the parser's default ``options_type``, or the namespace without one. The
 # function raises PureAgentLoopError, or ResultLostError if standard output cannot be written.
@@ -220,7 +220,7 @@ class _VersionAction(argparse._VersionAction):
 
 
 def namesakes_notice() -> str:
-    """Return a line for each other project's package that has this package's name."""
+    """Return a line for each package of another project that has this package's name."""
     from pure_agent_loop.support.install import namesakes
 
     lines = (user_text("cli.namesake", **other._asdict()) for other in namesakes())

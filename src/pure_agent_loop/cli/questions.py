@@ -1,4 +1,4 @@
-"""Ask the user at the terminal about calls, and explain denials without a terminal."""
+"""Ask the user at the terminal about calls; if there is no terminal, explain denials."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LINE_BYTES = 4_096
 YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
 KNOWN = Permission(
     "allow", similar=True
-)  # in the mode `guard`: allow the call, and treat its recipients as known from now on
+)  # in the mode `guard`: allow the call, and treat its recipients as known afterwards
 _ALWAYS, _SHOW = ("a", "always"), ("s", "show")
-MAX_BLANKS = 8  # successive blanks to show unchanged; for more blanks, the number is shown
+MAX_BLANKS = 8  # maximum successive blanks to show as they are; of more blanks, the number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
 _WIDE = re.compile(r"[^\S\n]{41,}")
 # Printable but invisible characters: Unicode's "default ignorable" characters, and two blank symbols.
@@ -44,7 +44,7 @@ _NO_INK = re.compile(
 
 
 class _QuestionStream(io.StringIO):
-    """Stream whose text is shown as a question."""
+    """Stream that shows everything written to it as a question."""
 
     def __init__(self, output: CommandOutput) -> None:
         super().__init__()
@@ -223,9 +223,10 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
     title, hidden = question_title(request, hidden)
-    is_strange = any(origin["is_strange"] for origin in request.origins)  # the lines below name the values
+    # If values have strange origins, the reason is short, because the lines below name the values.
+    is_strange = any(origin["is_strange"] for origin in request.origins)
     reason = user_text("guard_asks_you") if is_strange else request.reason
-    stays = in_each_language("background_stays", reason="").values()  # texts that imply the argument
+    stays = in_each_language("background_stays", reason="").values()  # reasons that imply `background`
     hidden = {*hidden, *("background" for words in stays if words in reason)}
     is_usual = not reason or request.reason in in_each_language("mode_asks").values()
     lines = [title if is_usual else f"{title}{user_text('cli.reason', reason=one_line(reason))}"]

@@ -270,12 +270,12 @@ def suggest(
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     details: Mapping[str, Any] = {}
     if tool is None and request.tool not in options.allow:
-        # An MCP server's tool has no definition here, so still ask, unless a rule names it.
+        # An MCP server's tool has no definition here, so ask about the call unless a rule names the tool.
         details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=attended)
         own = tool.judge(request.args, context)
-        if inspect.iscoroutine(own):  # an async decision function needs the run, so still ask
+        if inspect.iscoroutine(own):  # an async decision function needs the run, so ask
             own.close()
             own = Permission("ask", request.reason)
         details = {"own": own, "judges": True}

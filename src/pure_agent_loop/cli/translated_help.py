@@ -56,7 +56,7 @@ def help_text(text: str) -> str:
     messages = table("help", user_language())
     if text in messages or not text.endswith("."):
         return messages.get(text, text)
-    summary = messages.get(f"{text[0].lower()}{text[1:-1]}")  # a summary, in the form of a sentence
+    summary = messages.get(f"{text[0].lower()}{text[1:-1]}")  # a summary that is written as a sentence
     return text if summary is None else f"{summary}{user_text('cli.stop')}"
 
 

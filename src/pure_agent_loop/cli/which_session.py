@@ -93,7 +93,7 @@ class SessionTarget:
         inbox: Inbox | None = None,
         media: Sequence[MediaItem] = (),
     ) -> Run:
-        """Prepare a run in the session, with pending notices.
+        """Prepare a run in the session, and add pending notices to the run's inbox.
 
         An unrecorded run continues from the history of the previous run.
         """
@@ -123,7 +123,7 @@ class SessionTarget:
         if left:
             # The model does not get the run's id, so that it cannot read an answer the user has not seen.
             inbox.put(model_text("run_left"), synthetic=True)
-            for info in self.open_engine().queue.find_runs(workflow_ids=[left]):  # none if the run is deleted
+            for info in self.open_engine().queue.find_runs(workflow_ids=[left]):  # none if it was deleted
                 if info.status not in ("pending", "running", "completed"):
                     about = {"run": left, "database": at_database(self._database)}
                     notify(user_text("cli.left_status", **about, status=info.status, error=info.error))

@@ -7,8 +7,8 @@ Costs and savings are counted in tokens at the price of an uncached input token:
     cost   = tokens after the cut x (write - read)     these tokens are written to the cache again
     saving = tokens removed x read x requests          each expected request reads fewer tokens
 
-The expected requests are the next one and those until the history, growing at its average pace, reaches the
-limit again. The latter are at most as many as the requests so far.
+The expected requests are the next one, and those that follow until the history, growing at its average pace,
+reaches the limit again. No more are expected to follow than there have been requests so far.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import NamedTuple
 from pure_agent_loop.budget import Price
 from pure_agent_loop.llm.values import TokenUsage
 
-# Relative to an uncached token, a cached token costs 0.1 at Anthropic, at Alibaba (marked prompts) and at
-# OpenAI (GPT-5); a token written to the cache costs 1.25 at Anthropic (5 minutes) and Alibaba, elsewhere 1.
-# Sources: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching,
+# Prices relative to an uncached token. Reading a token from the cache costs 0.1 at Anthropic, Alibaba (marked
+# prompts) and OpenAI (GPT-5). Writing a token to the cache costs 1.25 at Anthropic (5 minutes) and Alibaba,
+# and 1 elsewhere. Sources: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching,
 # https://openai.com/api/pricing, https://www.alibabacloud.com/help/en/model-studio/context-cache
 CACHED_PRICE, WRITE_PRICE = 0.1, 1.25
 MAX_CUTS = 100  # maximum cuts to compare, so that a long history does not take quadratic time
@@ -64,7 +64,7 @@ def rates_of(usage: TokenUsage, price: Price | None) -> Rates:
 
 
 def cut_at(start: int, old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut:
-    """Return the cost and the saving if a shorter history is used from message `start` on.
+    """Return the cost and the saving if messages from `start` on are those of a shorter history.
 
     Args:
         old: Tokens of each message of the history.
@@ -84,11 +84,11 @@ def _requests(room: float, before: int, rounds: int) -> float:
 
 
 def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut | None:
-    """Return the best index from which to replace messages with shorter forms; None if no cut pays off.
+    """Return the best cut, after which messages get their shorter forms; None if no cut is worth its cost.
 
-    The history is too long, so some cut is needed. Choose the cut with the highest net saving per request
-    among those that fit and cost at most as much per request as a summary. If no cut fits, replace all
-    messages, because a later rung rewrites the history anyway.
+    Among the cuts that fit the limit and cost at most as much per request as a summary, choose the one with
+    the highest net saving per request. If no cut fits, replace all messages, because a later rung will
+    rewrite the history anyway.
 
     Args:
         old: Tokens of each message.
@@ -109,6 +109,6 @@ def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, 
 
 
 def summary_cost(limit: int, before: int, rounds: int, rates: Rates) -> float:
-    """Return a summary's cost per request: the history is read once more, and half of it remains."""
+    """Return a summary's cost per request: the history is read once, and half its length is cached again."""
     cost = limit + limit / 2 * max(0.0, rates.write - rates.read)
     return cost / _requests(limit / 2, before, rounds)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
-WORTH_ASKING = 1_000  # tokens; a shorter history fits any window, so no window lookup is needed
+WORTH_ASKING = 1_000  # tokens; a history shorter than this fits any window, so no window lookup is needed
 FORCED_SHARE = 0.5  # shorten the history to this share of a rejected request's tokens
-TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
+TAIL_SHARE = 0.25  # share of the room that is for the newest messages, which a summary does not replace
 SPOKEN_SHARE = 0.15  # share of the room for older user messages, which are kept verbatim
 SUMMARY_SHARE = 0.2  # share of the room for the summary
 MIN_SUMMARY = 200  # tokens
@@ -42,7 +42,7 @@ class Ladder:
         share: Share of the window above which a request is shortened.
         unknown_window_tokens: Limit in tokens if the window is unknown.
         keep_tool_tokens: Tokens of the newest tool results to keep complete; in a small window, at most half
-            of the tokens that messages may have.
+            the room for messages.
         summarise: True to let the model write a summary.
 
     Raises:
@@ -93,7 +93,7 @@ class LadderRun:
             await self._climb(state, limit)
 
     async def force(self, state: QueryState) -> None:
-        """Shorten the history after a rejected request, regardless of its estimate."""
+        """Shorten the history after a rejected request, whatever the estimated length is."""
         tokens = measure(state, self._kit).tokens
         self._ceiling = min(self._ceiling, self._settings.share * tokens)
         await self._climb(state, min(self._limit(state), int(FORCED_SHARE * tokens)))
@@ -130,7 +130,7 @@ class LadderRun:
         return trim(state.messages, room, words)
 
     def _room(self, state: QueryState, limit: int) -> int:
-        """Return the estimated tokens that messages may have under a limit in the server's count."""
+        """Convert a token limit in the server's count into a limit on the messages' estimated tokens."""
         fixed, guessed = fixed_tokens(state, self._kit), state.context.estimate(state.messages)
         measured = max(1, measure(state, self._kit).tokens)
         return max(0, int(limit * (fixed + guessed) / measured) - fixed)
@@ -165,7 +165,7 @@ class LadderRun:
 def divide(
     units: Sequence[MessageGroup], room: int
 ) -> tuple[list[MessageGroup], list[MessageGroup], list[MessageGroup]]:
-    """Split the history into the part before a summary, the part that it replaces, and the rest."""
+    """Split the history into the messages before a summary, those that the summary replaces, and the rest."""
     begin, left = len(units) - 1, TAIL_SHARE * room - (units[-1].tokens if units else 0)
     while begin > 0 and left >= units[begin - 1].tokens:
         begin -= 1

@@ -37,7 +37,7 @@ class HasRoot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemoryOverflow:
-    """Move the oldest messages into ``MEMORY.md`` when the history has too many.
+    """Move the oldest messages into ``MEMORY.md`` when the history has too many messages.
 
     Args:
         workspace: A `Workspace`, or a folder.
@@ -103,7 +103,7 @@ class _MemoryRun:
         await self._replace(old, left, text, state)
 
     async def force(self, state: QueryState) -> None:
-        """Do nothing, because the message count is unrelated to a rejected request."""
+        """Do nothing: requests are rejected for their tokens, but this compactor counts messages."""
 
     async def _short(self, old: list[HistoryMessage], state: QueryState) -> str:
         summariser = Summariser(state, self._kit, "memory")

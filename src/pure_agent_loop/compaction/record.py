@@ -89,7 +89,7 @@ def _line(call: CompletedCall, text: str, prompts: Prompts) -> str:
 
 
 def _ends(lines: list[str], tokens: int) -> list[str]:
-    """Return the lines that fit; a third of the room is for the oldest, which are rarely repeated later."""
+    """Return the lines that fit; a third of the room is for the oldest, which later text rarely repeats."""
     sizes = [estimate_tokens(line) + 1 for line in lines]
     if sum(sizes) <= tokens:
         return lines

@@ -28,7 +28,7 @@ async def take_over(
 
     Args:
         limit: Maximum tokens of the request; 0 for the current number.
-        chooses: True to replace only the end of the history, from where `choose_cut` decides.
+        chooses: True to replace only the end of the history, after the cut that `choose_cut` returns.
 
     Returns:
         False if the new history would not be shorter, or not worth its cost. The history is then unchanged.
@@ -50,7 +50,7 @@ async def take_over(
         start = next((at for at, (was, now) in pairs if was != now), min(len(sizes), len(new_sizes)))
         cut = cut_at(start, sizes, new_sizes, room, rounds, rates)
     new = fixed + sum(new_sizes)
-    after = before * new // max(1, old)  # the server's count, scaled by the estimates
+    after = before * new // max(1, old)  # the server's last count, scaled by the estimates
     if new >= old or after >= before:
         return False
     counts = (len(state.messages), len(messages))

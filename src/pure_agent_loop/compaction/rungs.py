@@ -33,8 +33,8 @@ Keep = Callable[
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = CompletedCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
-TRIM_TO = 0.7  # share of the room to fill, so that the next step need not trim again
-RECORD_SHARE = 0.1  # share of the room for the record of calls in the notice
+TRIM_TO = 0.7  # share of the room to fill: some stays free, so that the next step need not trim again
+RECORD_SHARE = 0.1  # share of the room that the notice's record of calls may use
 BIG_SHARE = 0.1  # share of the room above which a user message is trimmed like any other message
 
 
@@ -135,7 +135,7 @@ def _with_notice(
 
 
 def _shortened(messages: list[HistoryMessage], room: int) -> list[HistoryMessage]:
-    """Truncate texts and arguments further and further until they fit, except for the newest question."""
+    """Truncate texts and arguments, except for the newest question, to ever lower limits until they fit."""
     units = units_of(messages)
     free = room - sum(unit.tokens for unit in units if unit.fixed)
     cut = units

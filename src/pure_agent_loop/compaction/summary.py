@@ -41,9 +41,9 @@ class Summariser:
     """Write summaries with a run's model.
 
     Args:
-        state: State of the run, which counts the tokens.
+        state: State of the run, to which the used tokens are added.
         kit: Kit with the model, the journal and the texts.
-        name: Name in the journal's keys, between the step and a number.
+        name: Name for the journal's keys, which are ``STEP:NAME:NUMBER``.
     """
 
     def __init__(self, state: QueryState, kit: Kit, name: str) -> None:
@@ -90,7 +90,8 @@ class Summariser:
 
     def _options(self, tokens: int, window: int) -> dict[str, Any]:
         options = {k: v for k, v in self._kit.options.items() if k not in _OF_TOOLS}
-        # A limit stops endless output of small models; a large model may need tokens to reason.
+        # Small models may repeat themselves endlessly, so limit the output; a large model may need more to
+        # reason.
         if window < SMALL_WINDOW:
             options["max_tokens"] = max(MIN_TOKENS, 2 * tokens)
         return options
@@ -103,7 +104,7 @@ class Summariser:
 
 
 class SummaryAttempts(Attempts):
-    """Attempts to get a summary; the text is not shown to the user."""
+    """Attempts to get a summary from the model; the summary's text is not shown to the user."""
 
     def prompt_tokens(self) -> int:
         """Estimate the tokens of the request."""
@@ -145,7 +146,7 @@ class _Line(NamedTuple):
 
 
 def pieces_of(messages: Sequence[HistoryMessage], tokens: int, kit: Kit) -> list[str]:
-    """Split the messages into text pieces of about `tokens` tokens; shorten them if there are too many."""
+    """Split messages into text pieces of about `tokens` tokens; shorten the texts if there are too many."""
     calls, folder = calls_in(messages), ResultFolder(kit.results.folder)
     lines = [line for message in messages for line in _lines(message, calls, folder)]
     total = sum(estimate_tokens(line.text) for line in lines)
@@ -177,7 +178,7 @@ def _packed(texts: Sequence[str], tokens: int) -> list[str]:
 
 def _lines(message: HistoryMessage, calls: dict[str, CompletedCall], folder: ResultFolder) -> list[_Line]:
     text = content_text(message)
-    if is_facts(message):  # the facts are sent again after the compaction
+    if is_facts(message):  # facts are not summarised, because they are sent again after the compaction
         return []
     if message["role"] == "tool":
         call = calls.get(message["tool_call_id"])

@@ -22,7 +22,7 @@ from pure_agent_loop.llm.base import CountsTokens, FindsWindow, window_known_to
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import notice
 
-_SLACK = 3  # tolerated tokens above a limit, because servers count the end of an answer differently
+_SLACK = 3  # tokens tolerated above the limit, because servers differ in counting an answer's end
 _LIMIT_REACHED = re.compile(r"output limit was reached|max_tokens.{0,40}reached", re.I)
 _CODE_WORD = "banana"
 
@@ -99,7 +99,7 @@ async def models(s: ProbeSession) -> Found:
 
 
 async def context(s: ProbeSession) -> Found:
-    """Return the size of the context window as reported by the server; the size is not measured."""
+    """Report the size of the context window as the server states it; the size is not measured."""
     size = context_size(s.listing, s.props, s.target.model)
     if size is not None:
         return "yes", notice("doctor.size", size=size[0], source=size[1])
@@ -112,7 +112,7 @@ async def context(s: ProbeSession) -> Found:
 
 
 async def template(s: ProbeSession) -> Found:
-    """Return the capabilities of the chat template, which llama.cpp reports."""
+    """Report the capabilities of the chat template; only llama.cpp lists them."""
     caps = template_caps(s.props)
     if not caps:
         return "unknown", notice("doctor.llama_only")
@@ -190,7 +190,7 @@ async def max_tokens(s: ProbeSession) -> Found:
 
 
 async def max_completion_tokens(s: ProbeSession) -> Found:
-    """Test whether the output limit is accepted under its newer name, used if the usual name fails."""
+    """Test whether the output limit is accepted under its newer name, the fallback for the usual one."""
     usual, field = TOKEN_LIMITS
     if s.before.output_limit_field == usual:
         return "no", notice("doctor.profile_sends_as", usual=usual, name=repr(s.before.name))

@@ -103,7 +103,7 @@ def parallel_calls(_: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 def forced_call(_: ProbeSession, answer: ProbeResponse) -> Found:
-    """Test whether ``tool_choice`` forces a call that the question does not need."""
+    """Test whether ``tool_choice`` forces a call for a question that does not need one."""
     if answer.response.tool_calls:
         return "yes", notice("doctor.obeyed")
     return "partly", notice("doctor.ignored_here")

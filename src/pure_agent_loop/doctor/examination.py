@@ -20,13 +20,13 @@ from pure_agent_loop.support.text import safe_str, shorten
 
 TIMEOUT = 60.0
 REACHABLE = "reachable"
-# After these errors all other probes would fail too; after the first four, asking for a model list is
-# pointless.
+# After these errors, all other probes would fail too. After the first four, the model cannot be taken from
+# the server's model list either.
 _HOPELESS = ("connection", "timeout", "auth", "quota", "not_found", "rate_limit")
 
 
 class Watch:
-    """Receiver of an examination's progress; this base class ignores it."""
+    """Receiver for the progress of `examine`; this base class ignores the progress."""
 
     def begin(self, name: str) -> None:
         """Called before a probe.
@@ -52,10 +52,10 @@ async def examine(
     """Examine a server. Server errors become findings, never exceptions.
 
     Args:
-        target: The server; if no model is set, the only model that it lists is examined.
+        target: The server; if no model is set, the server must list exactly one, which is examined.
         timeout: Seconds for each request.
         watch: Receives the progress.
-        token: Cancels the examination; the report has the findings so far.
+        token: Cancels the check; the report then has the findings so far.
 
     Raises:
         ConfigError: No model is set and the server does not list exactly one, or the URL is invalid.
@@ -144,7 +144,7 @@ class _Examination:
     async def _answer(
         self, name: str, look: Callable[[], Awaitable[Found]], *, has_answered: bool = False
     ) -> None:
-        """Run one probe, and always add a finding. A slow answer is not a failure."""
+        """Run one probe, and always add a finding; a slow answer does not count as a failure."""
         self._watch.begin(name)
         begun = time.monotonic()
         try:
@@ -163,7 +163,7 @@ class _Examination:
         self._watch.end(finding)
 
     def _judge(self, error: LLMError, has_answered: bool) -> Found:
-        """Return the finding for an error, without the URL and the model, which are already shown."""
+        """Return the finding for an error, without the URL and the model, which the report shows anyway."""
         words = re.sub(
             r"^\S+ rejected the request for model .*? with (?=status)",
             "refused with ",

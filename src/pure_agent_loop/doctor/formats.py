@@ -23,7 +23,7 @@ _RED = (  # a PNG of 32 by 32 pixels
 
 
 def json_schema(_: ProbeSession, answer: ProbeResponse) -> Found:
-    """Test whether a response obeys a JSON Schema that is not described in the question."""
+    """Test whether a response conforms to a JSON Schema that the question does not describe."""
     value = parsed_object(answer.text)
     if value is None:
         return "no", notice("doctor.not_json")

@@ -29,7 +29,7 @@ _MAX_SHOWN = 10  # maximum model names in an error message
 
 
 class NotJSONError(LLMError):
-    """The server answered with a web page or text."""
+    """The server answered with a web page or plain text instead of JSON."""
 
 
 async def get_json(target: Target, url: str, timeout: float) -> Any:
@@ -53,7 +53,7 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
             timeout=timeout,
             default_headers=dict(target.headers),
         ) as sdk:
-            sdk._platform = "Unknown"  # otherwise the SDK runs `uname` from the PATH
+            sdk._platform = "Unknown"  # otherwise the SDK would run whatever `uname` is in the PATH
             document: Any = await sdk.get(url, cast_to=object)
     except Exception as error:
         translated = translate_error(error, target.base_url, target.model)

@@ -1,4 +1,4 @@
-"""The probes of an examination, in order, each with its name, its request, and how to read the response."""
+"""The probes that `examine` runs, in order, each with its name, its request and its reading."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Probe(NamedTuple):
 
     Args:
         name: Name of the probe and of its finding.
-        run: Sends the request and reads the response; some probes send several, or none.
-        clients: The clients that the probe is for: all, only the client for chat completions, or only the
-            other clients.
+        run: Sends a request and reads the response; some probes send several requests, or none.
+        clients: The clients for which the probe is meant: all, only the client for chat completions, or only
+            the others.
     """
 
     name: str
@@ -103,7 +103,7 @@ REST: tuple[Probe, ...] = (
     Probe("prompt cache", answers.prompt_cache),
     Probe("token count", answers.token_count, "others"),
 )
-# Tried in order, each only if the previous mode does not work.
+# Tried in order, each only if no earlier mode works.
 MODES: dict[str, Probe] = {
     "json": Probe("tool_mode json", partial(calls.act, mode="json")),
     "text": Probe("tool_mode text", partial(calls.act, mode="text")),

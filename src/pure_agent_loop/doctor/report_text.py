@@ -1,4 +1,4 @@
-"""Show findings as text: conclusion, aligned columns, wrapped to the width of the terminal, and a profile."""
+"""Show findings as text, wrapped to the terminal's width: a conclusion, aligned columns and a profile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_text(report: ServerReport, width: int, *, head: str = "", paint: Paint = 
     """Return the full report in the user's language: conclusion, table, tool mode and profile.
 
     Args:
-        report: The result of an examination.
+        report: The report that `examine` returned.
         width: Terminal width in columns.
         head: Lines that follow the conclusion.
         paint: Function that colours text according to a verdict.
@@ -97,7 +97,7 @@ def _profile(report: ServerReport, width: int) -> str:
 
 
 def survey_text(found: Survey, width: int, *, head: str = "", paint: Paint = unpainted) -> str:
-    """Return the conclusion, all reports, the protocols of the server, and the one to use; see `as_text`."""
+    """Return the conclusion, all reports, the server's protocols and the advice; see `as_text`."""
     if not found.protocols:
         return as_text(found.reports[0], width, head=head, paint=paint)
     parts = [conclusion(found.best, width, paint), *([head] if head else [])]

@@ -1,4 +1,4 @@
-"""The state of one examination: its client, the request timeout, and facts shared by the probes."""
+"""The state of one call of `examine`: the client, the request timeout, and facts shared by the probes."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def client_of(target: Target) -> DoctorClient:
     kind = client_type(target.protocol) if target.protocol else OpenAIClient
     client = kind(target.model, target.api_key, target.base_url, default_headers=dict(target.headers))
     if isinstance(client, OpenAIClient):
-        # A rejected field is a finding, so the client must not remember and omit it.
+        # A rejected field is a finding, so the client must not remember the rejection and omit the field.
         client.keeps_choices = False
     return client
 
 
 class StoppedError(Exception):
-    """The examination was cancelled."""
+    """The check was cancelled."""
 
 
 async def within(work: Awaitable[T], timeout: float, token: CancelToken | None, late: str) -> T:
@@ -103,17 +103,17 @@ class ProbeResponse:
 
     @property
     def thinks(self) -> bool:
-        """True if thinking came with the response, or was counted."""
+        """True if the response contained thinking, or the server counted thinking tokens."""
         return bool(self.response.reasoning_content or self.thinking_tokens)
 
 
 @dataclass
 class ProbeSession:
-    """State shared by all probes of one examination.
+    """State shared by all probes of one call of `examine`.
 
     Args:
         target: The server, with a model.
-        client: The client of the target; its profile is adapted.
+        client: The client of the target; probes adapt its profile.
     """
 
     target: Target
@@ -126,9 +126,9 @@ class ProbeSession:
     plain: ProbeResponse | None = None
     streamed: ProbeResponse | None = None
     native: ProbeResponse | None = None
-    thought: ProbeResponse | None = None  # a response to the question with tools, with thinking requested
+    thought: ProbeResponse | None = None  # response to a request with tools and thinking
     acts: dict[str, bool] = field(default_factory=dict)  # tool mode -> whether the model could act with it
-    is_steady: bool = False  # True if temperature 0 is accepted, so that findings are repeatable
+    is_steady: bool = False  # True if temperature 0 is accepted, which makes findings repeatable
     tools_dropped: bool = False
     limit_ignored: bool = False  # True if the server ignores the usual field for the output limit
 
@@ -156,7 +156,7 @@ class ProbeSession:
 
         Raises:
             LLMError: No response arrived.
-            StoppedError: The examination was cancelled.
+            StoppedError: The check was cancelled.
         """
         if not {"max_tokens", "max_completion_tokens"} & set(options):
             options["max_tokens"] = ANSWER_TOKENS
@@ -173,7 +173,7 @@ class ProbeSession:
         return await self.within(send())
 
     async def within(self, work: Awaitable[T]) -> T:
-        """Wait for an answer within the timeout. Same errors as `ask`."""
+        """Wait for an answer within the timeout. Raises the same errors as `ask`."""
         late = notice("library.no_complete_response", timeout=self.timeout)
         return await within(work, self.timeout, self.token, late)
 

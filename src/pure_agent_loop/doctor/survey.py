@@ -1,4 +1,4 @@
-"""Recognition of a server's protocols, the examination of each, and the choice between them."""
+"""Recognise a server's protocols, examine each of them, and choose the one to use."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ class Survey:
 
     @property
     def best(self) -> ServerReport:
-        """The report of the protocol to use: the one with the most abilities, else the first."""
+        """The report of the protocol to use.
+
+        That is a usable protocol with the most positive findings; if several are equal, the protocol of the
+        server's own maker, else the first.
+        """
         return max(self.reports, key=self._rank)
 
     @property
@@ -53,7 +57,7 @@ class Survey:
         return any(report.stopped for report in self.reports)
 
     def advice(self) -> str:
-        """Return a sentence with the model name to use, and why; empty if no protocol can be used."""
+        """Return a sentence with the model name to use and the reason; empty if no protocol can be used."""
         best = self.best
         if not best.can_drive:
             return ""
@@ -96,7 +100,7 @@ class Survey:
         return sum(finding.verdict == "yes" for finding in report.findings if finding.name in shared)
 
     def _shared(self) -> set[str]:
-        """Return the names of the findings that all usable protocols have."""
+        """Return the names of the findings that the reports of all usable protocols contain."""
         usable = [report for report in self.reports if report.can_drive] or list(self.reports)
         names = [{finding.name for finding in report.findings} for report in usable]
         return set.intersection(*names)
@@ -108,7 +112,7 @@ async def survey(
     watch: Watch | None = None,
     token: CancelToken | None = None,
 ) -> Survey:
-    """Examine a server in each protocol that it supports, or only in the target's.
+    """Examine a server in each protocol that it supports, or only in the protocol that the target sets.
 
     The arguments are those of `examine`. Chat completions are examined first. For each other protocol, one
     request of a few tokens shows whether the server supports it. The key goes to the target's server only.
@@ -158,7 +162,7 @@ def _as_finding(report: ServerReport) -> Finding:
 
 
 def _url_for(protocol: str, url: str) -> str:
-    """Return the base URL for a protocol; Gemini's has no version, because its client adds one."""
+    """Return the base URL for a protocol; Gemini's URL has no version, because Gemini's client adds one."""
     return re.sub(r"(/v1|/openai)?/*$", "", url) if protocol == "gemini" else url
 
 
@@ -188,7 +192,7 @@ def _judge(target: Target, error: LLMError) -> Found:
     has_endpoint = error.status not in _NO_ENDPOINT or names_model
     if not (has_endpoint and _has_shape(target.protocol, _document_of(error.original_error))):
         return "no", words
-    if error.status in _NO_ACCESS and target.protocol == "responses":  # chat completions have the same shape
+    if error.status in _NO_ACCESS and target.protocol == "responses":  # same errors in chat completions
         return "unknown", words
     return "yes", words
 
@@ -202,7 +206,7 @@ def _document_of(error: BaseException | None) -> Any:
 
 
 def _has_shape(protocol: str, document: Any) -> bool:
-    """Return True for an error in a protocol's format.
+    """Return True if a response is an error in a protocol's format.
 
     Sources: https://docs.anthropic.com/en/api/errors, https://google.aip.dev/193, and the ``Error`` types of
     the ``openai`` package.

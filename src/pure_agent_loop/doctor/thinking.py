@@ -1,4 +1,4 @@
-"""Probe functions for thinking: by default, on request, with a call, and sent back."""
+"""Probe functions for thinking: by default, on request, together with a call, and sent back."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def _place_of_thinking(answer: ProbeResponse) -> str:
 
 
 async def thinking_switch(s: ProbeSession) -> Found:
-    """Find the request field that turns reasoning on. Many servers ignore unknown fields."""
+    """Find the request field that makes the model reason.
+
+    Acceptance of a field proves nothing, because many servers silently ignore unknown fields.
+    """
     by_itself = (await s.ask(user(PUZZLE))).thinks
     own = s.client.profile.thinking
     others = [] if s.before.name != PLAIN.name else [way for way in _WAYS_TO_THINK if way != own]
@@ -97,7 +100,7 @@ async def thinking_returned(s: ProbeSession) -> Found:
 
 
 def _thinking(s: ProbeSession) -> dict[str, Any]:
-    """Return request options that turn on thinking. The limit is low: a tiny model may use all of it."""
+    """Return request options that turn on thinking, with a low limit: a tiny model may use all of it."""
     return {
         "thinking_level": "low",
         "max_tokens": _THINKING_TOKENS if s.target.protocol else CALL_TOKENS,
@@ -106,7 +109,7 @@ def _thinking(s: ProbeSession) -> dict[str, Any]:
 
 
 async def thinking_back(s: ProbeSession) -> Found:
-    """Test whether a response's thinking is part of the next request, and accepted by the server."""
+    """Test whether a response's thinking is sent back in the next request, and the server accepts it."""
     if s.thought is None:
         return "unknown", notice("doctor.no_thinking_arrived")
     response = replace(s.thought.response, origin=origin_of(s.client))

@@ -1,4 +1,4 @@
-"""Target, findings and report of an examination; table and JSON are made from these alone."""
+"""The target, the findings and the report of `examine`; a table and JSON are made from these alone."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Finding:
 
     Args:
         name: Name of the probe, such as ``streaming``.
-        verdict: ``failed`` if the probe failed; ``unknown`` if the server does not report it, or was too slow
-            although it had answered before.
+        verdict: ``failed`` if the probe failed; ``unknown`` if the server does not report the fact, or was
+            too slow although it had answered earlier probes.
         detail: Details, for people.
         seconds: Duration in seconds.
     """
@@ -96,7 +96,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:
-    """The result of an examination.
+    """The result of `examine` for one server.
 
     Args:
         target: The server, with the examined model.
@@ -106,7 +106,7 @@ class ServerReport:
         tool_mode: The best tool mode: ``native``, ``json`` or ``text``; empty if none works.
         reason: Reason for the tool mode.
         answered: True if any response arrived.
-        stopped: True if the examination was cancelled.
+        stopped: True if the check was cancelled.
         unreachable: True if there was no connection, or no response in time.
     """
 
@@ -193,7 +193,7 @@ def choose_mode(
     """Return the best tool mode and the reason; an empty mode if none works.
 
     Args:
-        acts: Whether the model could call tools, by tried tool mode.
+        acts: For each tool mode that was tried, whether the model could call tools.
         dropped: True if the tools of a request do not reach the model.
         rejected: True if the server rejected a request that had tools.
     """
@@ -226,7 +226,7 @@ def paste(report: ServerReport) -> str:
     """Return Python code that registers the learned profile; empty if not needed.
 
     Args:
-        report: The result of an examination.
+        report: The report that `examine` returned.
     """
     if not report.needs_profile:
         return ""
@@ -251,7 +251,7 @@ def _code(profile: Profile, indent: int = 0) -> str:
     if len(code) <= _WIDTH - 20:
         return code
     call = ast.parse(code, mode="eval").body
-    assert isinstance(call, ast.Call)  # the repr of a Profile
+    assert isinstance(call, ast.Call)  # the text is the repr of a Profile
     parts = [ast.unparse(argument) for argument in call.args]
     parts += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in call.keywords]
     lines = "".join(f"{' ' * (indent + 4)}{part},\n" for part in parts)

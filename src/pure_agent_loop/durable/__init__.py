@@ -5,11 +5,11 @@
     connections   a process's few connections to PostgreSQL
     database      the database, this package's tables in it, and run events
     run_table     the run table, with each run's agent, place in its session, and status
-    carrier       delivery of runs to processes, as a protocol and with DBOS
+    carrier       delivery of runs to processes: the protocol, and its implementation with DBOS
     table_carrier  a carrier that keeps run states in a table, for engines that only start processes
-    session_worker  executes a session's runs for such an engine
-    table_engine  base class for such an engine
-    run_queue     operations on a run, given its id: state, turns, answers, ownership
+    session_worker  executes a session's runs, for engines that only start processes
+    table_engine  base class for engines that only start processes
+    run_queue     operations on runs, by run id: state, turns, answers, ownership
     client        submit and list runs; `Handle`, a view of one run
     task_options  task options, kept until a worker starts the run
     attempt       one attempt to execute a run, and the guard for its session
@@ -18,14 +18,15 @@
     worker        a process that executes runs
     worker_process  a worker in a child process
     detaching     continues a run that began outside the engine
-    session_copy  continues such a run in a copy of its session
+    session_copy  continues a run that began outside the engine, in a copy of its session
     deletion      delete runs and sessions with all their data
     health        worker liveness, readiness and metrics over HTTP
     engine        a client that can also execute runs
     schedules/    runs at scheduled times
 
-DBOS provides queues, limits, ownership and states; `pure_agent_loop.ray` has another carrier. The session's
-journal ensures that a finished effect is not repeated. See docs/durable.md for the details.
+The default carrier takes queues, limits, ownership and states from DBOS; `pure_agent_loop.ray` has a carrier
+of its own. The session's journal ensures that a finished effect is not repeated. See docs/durable.md for the
+details.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def submit(
         options: Options of `Agent.run`; see `Engine.submit`.
 
     Raises:
-        ConfigError: An engine for a different database already runs in this process.
+        ConfigError: An engine for a different database is already running in this process.
         DurableError: The database is unavailable.
         MissingExtraError: The extra ``[durable]`` is not installed.
     """

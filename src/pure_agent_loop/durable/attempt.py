@@ -69,7 +69,7 @@ CANCEL_SECONDS = 5.0
 
 
 class HandedBackError(SessionError):
-    """This process hands the run back and writes no more records; another process resumes the run."""
+    """This process has handed the run back and must write no more records; another one resumes it."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Guard:
     """State of an attempt, shared with the worker.
 
     Args:
-        is_draining: True to end as soon as no tool is running.
+        is_draining: True to end the attempt as soon as no tool is running.
         is_cut: True if no more records may be written.
         is_lost: True if another process has taken over the session.
     """
@@ -128,8 +128,8 @@ class GuardedLog(SessionLog):
     def append_all(self, rows: Sequence[Row], *, durable: bool = False) -> list[Record]:
         """Write records in one commit unless the attempt is over; see `AppendsMany.append_all`.
 
-        If the worker is stopping, records after the last point at which no tool is running are omitted: they
-        are only intents of calls that have not begun and will not begin.
+        While the worker is stopping, records after the last point at which no tool is running are left out:
+        they are intents of calls that will never begin.
 
         Raises:
             HandedBackError: The attempt is over.
@@ -187,7 +187,7 @@ class GuardedStore:
     Args:
         session_id: Session of the run. Sessions of the run's subagents are guarded too.
         seen: Session records on which the attempt is based.
-        takeover: True to take the session from a writer that has lost the run, if the store can.
+        takeover: True to take the session from a writer that has lost the run, if the store supports it.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class GuardedStore:
 
 
 def delay_of(earlier: int) -> float:
-    """Return the seconds to wait before an attempt, given the number of earlier ones without progress."""
+    """Return the seconds to wait before an attempt, given the number of earlier attempts without progress."""
     return min(2.0 ** (earlier - 1), _MAX_DELAY_SECONDS) if earlier else 0.0
 
 
@@ -258,19 +258,19 @@ async def insist(
 
 
 def attempts_of(records: Sequence[Record], run_id: str) -> int:
-    """Return how many attempts of a durable run a session contains."""
+    """Count the attempts of a durable run in a session's records."""
     return sum(record.type == "run" and record.data.get(DURABLE_RUN) == run_id for record in records)
 
 
 def begin_attempt(store: SessionStore, session_id: str, run_id: str) -> None:
-    """Record that a run continues a copied session, whose newest run waits for answers."""
+    """Record that a run continues a copied session, whose newest run is waiting for answers."""
     with store.open(session_id) as log:
         data = next(record.data for record in reversed(log.records) if record.type == "run")
         log.append("run", {**data, "task": None, DURABLE_RUN: run_id}, durable=True)
 
 
 def finished_calls(records: Sequence[Record]) -> int:
-    """Return the number of calls that ended in the attempt that began them."""
+    """Count the calls that ended in the same attempt in which they began."""
     begun: set[object] = set()
     count = 0
     for record in records:
@@ -286,8 +286,8 @@ def finished_calls(records: Sequence[Record]) -> int:
 def records_of_run(records: Sequence[Record], run_id: str) -> Sequence[Record]:
     """Return the records before a later run with a different task; all records if there is no such run.
 
-    Runs may share a session. While a run waits for an answer, or its worker is dead, another run may continue
-    the session; records after that run's start do not belong to this run.
+    Runs may share a session. While a run is waiting for an answer or its worker is dead, another run may
+    continue the session; records after the start of the other run do not belong to this run.
     """
     own_starts = [
         n
@@ -311,10 +311,10 @@ class Attempt:
         takeover: True if the store can take a session from a writer that has lost its run.
         trace_context: Trace context of the run, in the form that `otel` uses; stored as metadata of the run.
         inputs: Digest of the task's stored options; see `task_options`. Empty if there are none.
-        name: Name under which the agent is registered, for an agent without a name.
+        name: Registered name of the agent, used if the agent itself has no name.
         deps: Deps for the `RunContext` of functions.
         max_attempts: Maximum number of attempts without progress.
-        clock: Timer shared by several attempts, which writes their events together; None for a new one.
+        clock: Writes the events of several attempts together; None for a new clock.
     """
 
     def __init__(
@@ -342,15 +342,15 @@ class Attempt:
         self._in_thread, self._takeover = in_thread, takeover
         self._max_attempts, self._is_counted = max_attempts, False
         self.guard = Guard()
-        self.run_ahead = ""  # id of the unfinished run that has the session
+        self.run_ahead = ""  # id of the unfinished run that holds the session
         self._token = CancelToken()
 
     async def work(self) -> dict[str, Any] | None:
         """Execute the run, and retry while its session is unavailable.
 
         Returns:
-            The outcome, or None if another process decides it or the run must wait for its turn in the
-            session. In the latter case, `run_ahead` is the run that holds the session.
+            The outcome, or None if another process decides the outcome, or if the run must wait for its turn
+            in the session. In the latter case, `run_ahead` is the run that holds the session.
         """
         outcome = None
         try:
@@ -396,14 +396,14 @@ class Attempt:
             return done
         if (killed := await self._counted(records)) is not None:
             return killed
-        # Another run has used the session in the meantime, so this run starts over after that run.
+        # Another run has used the session in the meantime, so this run starts over from the end of that run.
         must_restart = count > 0 and len(part) < len(records)
         if must_restart:
             await self._in_thread(self._queue.forget_answers, self._run_id)
         run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or must_restart))
         await self._run_shielded(run)
         failure = run.state.failure
-        if isinstance(failure, SessionError):  # a record was not written: resume from the others
+        if isinstance(failure, SessionError):  # a record was not written: resume from those that were
             if self.guard.is_cut:
                 raise SessionLockedError(self._session_id, notice("library.another_process"))
             LOG.warning(notice("library.run_again", run=self._run_id, reason=safe_str(failure)))
@@ -411,7 +411,7 @@ class Attempt:
         return outcome_of(run.result())
 
     async def _counted(self, records: Sequence[Record]) -> dict[str, Any] | None:
-        """Count this attempt. If too many attempts have died with their process, return the outcome."""
+        """Count this attempt. If too many attempts died with their process, return the outcome ``killed``."""
         if self._is_counted:
             return None
         progress = finished_calls(records) + len(await self._in_thread(self._queue.answers, self._run_id))
@@ -433,7 +433,8 @@ class Attempt:
     def _records(self) -> list[Record]:
         """Return the newest base and later records, or all records if this run began before that base.
 
-        A durable run begins only after the earlier ones have ended, so only the newest one may be continued.
+        A durable run begins only after the session's earlier durable runs have ended, so only the newest one
+        can be continued.
         """
         self._queue.database.check_file()
         try:

@@ -31,16 +31,17 @@ DBOS_RUNS = "workflow_status", "dbos.workflow_status"  # DBOS's table of runs on
 class Carrier(Protocol):
     """Stores run states, and delivers run ids to processes. May be used from several threads.
 
-    A state is one of DBOS's: ``ENQUEUED``, ``PENDING`` (a process executes the run), ``SUCCESS`` (an outcome
-    is stored, because the run has ended or waits), ``CANCELLED`` or ``ERROR``. A process that has claimed a
-    run executes an `Attempt`; its outcome is used only if no other process has since claimed the run.
+    A state is one of DBOS's: ``ENQUEUED``, ``PENDING`` (a process is executing the run), ``SUCCESS`` (an
+    outcome is stored, because the run has ended or is waiting), ``CANCELLED`` or ``ERROR``. A process that
+    has claimed a run executes an `Attempt`; its outcome is used only if no other process has since claimed
+    the run.
     """
 
     def errors(self) -> tuple[type[BaseException], ...]:
         """Return the exception types, besides the driver's, that mean the database is unavailable."""
 
     def open(self) -> None:
-        """Create missing tables, and connect. Called before each use.
+        """Create missing tables, and connect. Called before each use of the carrier.
 
         Raises:
             DurableError: The database is unavailable.
@@ -80,7 +81,7 @@ class DbosCarrier:
     """DBOS queues, from which workers claim runs; see `Worker`.
 
     Args:
-        waits: True to wait without limit for an unavailable database, as workers must.
+        waits: True to wait without a time limit while the database is unavailable, as workers must.
     """
 
     def __init__(self, database: Database, *, waits: bool = False) -> None:
@@ -173,7 +174,7 @@ class DbosCarrier:
 
     def _migrate(self, dbos: Any) -> None:
         if not self._database.has_table(*DBOS_RUNS):
-            # On these versions, DBOS uses a millisecond function that SQLite lacks.
+            # On these versions of Python, DBOS uses a millisecond function that SQLite before 3.42 lacks.
             if self._database.is_sqlite and sys.version_info >= (3, 12) and sqlite_version_info < (3, 42):
                 raise DurableError(notice("library.sqlite_old", sqlite_version=sqlite_version))
             dbos.DBOS.migrate(self._database.engine_url)

@@ -55,7 +55,7 @@ class Client:
 
     Args:
         database: Database of the runs.
-        waits: True to wait without limit for an unavailable database, as workers must.
+        waits: True to wait without a time limit while the database is unavailable, as workers must.
         carrier: Engine that moves runs to processes; None for DBOS.
     """
 
@@ -83,16 +83,16 @@ class Client:
             task: Task to do.
             messages: History to continue, for a new session.
             run_id: Id of the run; None for a new id.
-            priority: From 1, lower first; runs without a priority come before all others.
+            priority: 1 or more, lower values first; runs without a priority come before all others.
             max_attempts: Maximum number of attempts without progress; None for the worker's setting.
             options: Options of `Agent.run`. `session_id` is the session to continue; None for a new one.
                 `media` is read immediately and stored in the database. Options that cannot be stored as JSON,
-                such as `tools`, are set on the workers' agent.
+                such as `tools`, must be set on the workers' agent.
 
         Raises:
             ConfigError: The agent is unknown, or an argument is invalid or cannot be stored as JSON.
             RunExistsError: A run with this id already exists, for a different agent, task or session.
-            ImageError: A medium cannot be sent.
+            ImageError: An item of `media` cannot be sent.
             HistoryError: `messages` is not a list of messages.
             DurableError: The database is unavailable.
             MissingExtraError: The extra ``[durable]`` is not installed.
@@ -141,7 +141,7 @@ class Client:
         )
 
     def handle(self, run_id: str) -> Handle:
-        """Return the handle of a run that any process has submitted.
+        """Return the handle of a run, whichever process submitted it.
 
         Raises:
             DurableNotFoundError: The run does not exist.
@@ -222,7 +222,7 @@ class Client:
 
     @contextlib.contextmanager
     def deletion(self, *, is_trial: bool = False) -> Iterator[Deletion]:
-        """Delete runs and sessions within a block, then free the space in the database file.
+        """Yield a `Deletion`; after the block, free the space of deleted data in the database file.
 
         Args:
             is_trial: True to only check, without deleting anything.
@@ -248,7 +248,7 @@ class RunningClient(Client, ABC):
     @property
     @abstractmethod
     def _has_agents(self) -> bool:
-        """True if there are agents for runs."""
+        """True if this client has agents that can execute runs."""
 
     @abstractmethod
     def start(self) -> None:
@@ -268,7 +268,7 @@ class RunningClient(Client, ABC):
 
 
 class Handle:
-    """Handle of a durable run, which runs independently of the handle.
+    """Handle of a durable run; the run does not depend on its handle.
 
     Args:
         client: Client of the database.
@@ -297,13 +297,14 @@ class Handle:
         return self.info().questions
 
     def result(self, timeout: float | None = None) -> TaskInfo:
-        """Wait until the run has ended, or waits for a permission or an external result.
+        """Wait until the run has ended, or is waiting for a permission or an external result.
 
         Args:
-            timeout: Maximum seconds to wait, including for an unavailable database; None for no limit.
+            timeout: Maximum seconds to wait, including any time in which the database is unavailable; None
+                for no limit.
 
         Raises:
-            TimeoutError: The run has not ended in time; it continues.
+            TimeoutError: The run did not end in time; it continues.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         with contextlib.ExitStack() as stack:
@@ -315,7 +316,7 @@ class Handle:
         return info
 
     async def aresult(self, timeout: float | None = None) -> TaskInfo:
-        """Wait until the run has ended; see `result`."""
+        """Wait until the run has ended or is waiting; see `result`."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         with contextlib.ExitStack() as stack:
             watch = None
@@ -329,10 +330,10 @@ class Handle:
         """Yield the events of the run from the start, as they happen, until it has ended.
 
         After a worker has died, there is another ``loop_start`` event. Deltas of an answer may be missing;
-        the whole answer is always yielded.
+        the complete answer is always yielded.
 
         Args:
-            follow: False to end after the events that exist now.
+            follow: False to end after the events that have been stored so far.
             after: `Event.number` of the last known event, for a reader that reconnects.
         """
         async with aclosing(looks(self, after)) as found:
@@ -428,14 +429,14 @@ class Handle:
 
 
 def has_stopped(info: TaskInfo) -> bool:
-    """Return True if a run has ended, or waits."""
+    """Return True if a run has ended, or is waiting."""
     return info.has_ended or info.status in WAITING
 
 
 async def looks(handle: Handle, after: int) -> AsyncGenerator[tuple[TaskInfo, list[AnyEvent]], None]:
-    """Yield information about a run and its new events, each time something may have changed.
+    """Yield information about a run, together with its new events, each time something may have changed.
 
-    If the run has stopped and an item has no events, all events have been yielded.
+    If an item shows that the run has stopped and contains no events, all events have been yielded.
 
     Args:
         after: `Event.number` of the last known event.

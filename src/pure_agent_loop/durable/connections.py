@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.sessions.stores.postgres_pool import Connection, Execute
 
 POOL = 2  # connections; DBOS's migration needs two at the same time
-_WAIT_SECONDS = 30.0  # timeout for a connection from the pool
+_WAIT_SECONDS = 30.0  # timeout in seconds to get a connection from the pool
 _BEATS_PER_LEASE = 3
 
 
@@ -51,7 +51,7 @@ class SharedConnections:
             )
 
             def check(connection: Any, *_: Any) -> None:
-                """Replace a connection that the server has closed, without a round trip to the server."""
+                """Make the pool replace a connection that the server has closed; this takes no round trip."""
                 try:
                     connection.pgconn.consume_input()  # reads the server's last message
                     connection.pgconn.consume_input()  # reads the end of the stream
@@ -64,7 +64,7 @@ class SharedConnections:
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[Connection]:
-        """Lend a connection in autocommit mode. The block must not need a second connection.
+        """Yield a connection in autocommit mode. The block must not need a second connection.
 
         Raises:
             psycopg.Error: The database is unavailable.
@@ -80,7 +80,7 @@ class SharedConnections:
             connection.autocommit = True
             yield connection
         finally:
-            # The connection is broken or inside a transaction.
+            # Discard a connection that is broken or still inside a transaction.
             if connection.closed or connection.info.transaction_status:
                 lent.invalidate()
             else:
@@ -99,7 +99,7 @@ class SharedConnections:
 
 
 class SharedStore(PostgresStore):
-    """Session store that uses a database's connections.
+    """Session store that uses the connections of a `Database`.
 
     Args:
         owner: Name of the writer; None for a generated name.
@@ -131,7 +131,7 @@ class _SharedPool(ConnectionPool):
         self._shared = shared
 
     def close(self) -> None:
-        """Do nothing: the database closes the connections."""
+        """Do nothing: `Database` closes the connections."""
 
     @contextlib.contextmanager
     def _borrowed(self) -> Iterator[Connection]:
@@ -140,7 +140,7 @@ class _SharedPool(ConnectionPool):
 
 
 class _SharedOwner(StoreOwner):
-    """Heartbeat on the listener's connection."""
+    """Writer of a session store, with its lock and heartbeat on the listener's connection."""
 
     def __init__(self, listener: WakeupListener, *options: Any) -> None:
         self._listener = listener

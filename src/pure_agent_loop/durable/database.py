@@ -72,7 +72,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS @migrations (name TEXT PRIMARY KEY)",  # completed ones
     "CREATE TABLE IF NOT EXISTS @cancelled (run TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS @exits (run TEXT PRIMARY KEY, code INTEGER NOT NULL)",  # see `WorkerProcess`
-    # A row stays until its id is submitted again.
+    # A row is kept until a run with its id is submitted again.
     "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",
     """CREATE TABLE IF NOT EXISTS @inputs (
         run TEXT NOT NULL, digest TEXT NOT NULL, options TEXT NOT NULL, PRIMARY KEY (run, digest)
@@ -233,7 +233,7 @@ class Database:
         return int(self._run(lambda connection: self._execute(connection, statement, values).rowcount))
 
     def change_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Execute a statement for several rows in one transaction."""
+        """Execute a statement once per row of values, in one transaction."""
         parameters = [_storable(row) for row in rows]
 
         def write(connection: Any) -> None:
@@ -246,7 +246,8 @@ class Database:
         """Execute several statements in one transaction. If a connection breaks, `work` may be called twice.
 
         Args:
-            work: Function to call with a function that executes one statement and returns the cursor.
+            work: Function to call; its argument is a function that executes one statement and returns the
+                cursor.
         """
 
         def write(connection: Any) -> _T:
@@ -357,7 +358,7 @@ class Database:
                 raise
 
     def is_loss(self, error: BaseException) -> bool:
-        """Return True if an error on another connection means that the database is or was unavailable."""
+        """Return True if an error on another connection means that the database is or recently was away."""
         is_known = self.lost_since is not None or time.monotonic() - self._back_at < _SETTLED_SECONDS
         return is_known if isinstance(error, DurableError) else is_known or self._note_loss(error)
 
@@ -546,9 +547,9 @@ class SharedLimits:
 
 
 # -- events of durable runs for readers in other processes, as rows in the database ----------------------
-# Complete events are kept. Deltas of an answer are joined, and deleted when the whole answer is stored. For a
-# partial output, only the difference from the previous one in the same step is stored.
-# Events are for display: the session is authoritative, so a run does not fail if an event cannot be written.
+# Complete events are kept. Deltas of an answer are joined, and deleted when the complete answer is stored.
+# For a partial output, only the difference from the previous one in the same step is stored. Events are for
+# display: the session is authoritative, so a run does not fail if an event cannot be written.
 
 
 class EventClock:
@@ -631,7 +632,8 @@ class EventWriter:
                 whole = event.data if last.type is _PARTIAL else {"content": f"{last.content}{event.content}"}
                 self._buffer[number] = replace(event, data=whole)
                 return True
-            # Look further back only past alternating text deltas and partial outputs.
+            # Deltas and partial outputs alternate, so look past one kind for the other, but past nothing
+            # else.
             if _PARTIAL not in (last.type, event.type):
                 return False
         return False
@@ -744,12 +746,12 @@ def _changed(old: str, data: Mapping[str, Any]) -> str:
 
 
 def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
-    """Count, for each run, the attempts that left it unfinished and were followed by another attempt.
+    """Count, for each run, the attempts that did not finish it and were followed by another attempt.
 
-    The process was killed, handed the run back, or lost the run to another process.
+    The process of such an attempt was killed, handed the run back, or lost the run to another process.
 
     Args:
-        run_ids: Ids of the runs; runs that were never left unfinished are not in the result.
+        run_ids: Ids of the runs; a run without such attempts is not in the result.
     """
     if not run_ids:
         return {}

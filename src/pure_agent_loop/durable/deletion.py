@@ -18,7 +18,7 @@ from pure_agent_loop.support.language import notice
 
 STOP_SECONDS = 30.0  # seconds for a worker to notice a cancelled run and close the session
 _PAUSE = 0.1
-# Pattern of a subagent task's id.
+# pattern of the id of a subagent's task
 _SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")
 _MAX_CHILD_ID = 64  # maximum length of a subagent's session id; see `subagents.child`
 _OWN = ("answers", "answered", "runs", "exits", "cancelled", "inputs", "firings", "notices", "events")
@@ -154,7 +154,7 @@ class Deletion:
         tables.sort(key=lambda name: name == self._database.runs_table)
 
         def delete(change: Change) -> None:
-            # An attempt that is just ending writes its last events before this statement or never.
+            # An attempt that is just ending writes its last events before this statement, or not at all.
             if not self._database.is_sqlite:
                 change("LOCK TABLE @events IN SHARE ROW EXCLUSIVE MODE")
             for run_id in run_ids:

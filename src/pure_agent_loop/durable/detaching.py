@@ -1,4 +1,4 @@
-"""Hand a running run over to an engine: its session is marked first, then a durable run is queued.
+"""Hand a run in progress over to an engine: its session is marked first, then a durable run is queued.
 
 The handover is complete when the queueing transaction commits. Before that, the session holds an interrupted
 run, which a person can resume. After that, a worker continues the session as if an earlier worker had died,
@@ -44,7 +44,7 @@ def receiver(
     *,
     copies: bool = False,
 ) -> Callable[[QueryState, Kit], Awaitable[Handle]]:
-    """Return the function that hands a run over, after all checks; see `Engine.receive`.
+    """Check that a run can be handed over, and return the function that does so; see `Engine.receive`.
 
     Args:
         store: Store of the durable run, which must hold the run's session.
@@ -55,7 +55,7 @@ def receiver(
         raise ConfigError(notice("library.detach_store"))
     queue, packed = client.queue.queue_for(check_agent_name(agent)), pack_options(options)
     name = f"detached-{secrets.token_hex(8)}"
-    # The delivery uses a schedule without due times, whose only run has already begun.
+    # The answer is delivered through a schedule without due times, whose only run has already begun.
     spec = None if deliver is None else Schedule(name, agent, name, every=_DAY, deliver=deliver)
     run_id = name if spec is None else f"{FIRED}{name}"
 

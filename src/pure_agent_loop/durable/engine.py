@@ -36,8 +36,8 @@ class Engine(RunningClient):
         with engine:  # runs a worker thread in this process
             print(engine.submit("helper", "What is 2 + 3?").result().content)
 
-    Without `agents` the engine is only a client: it submits, queries, answers and cancels; workers run
-    elsewhere.
+    Without `agents` the engine is only a client: it submits, queries, answers and cancels runs, and workers
+    in other processes execute them.
 
     Args:
         database: ``sqlite:///PATH`` or ``postgresql://...``; None for ``PAL_DATABASE``, or else a file in the
@@ -47,8 +47,8 @@ class Engine(RunningClient):
         rates: Maximum rate at which runs start, by model, across all workers.
         lease: Seconds without a heartbeat after which a worker on PostgreSQL counts as dead.
         grace: Seconds for running tools to finish when this process stops.
-        deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or with a
-            `RunContext` as the argument. A sync function runs in a thread.
+        deps: Function that makes the deps for the `RunContext` of each attempt; it takes no argument, or a
+            `RunContext`. A sync function runs in a thread.
         max_attempts: Maximum number of attempts per run without progress (a finished call or an answer) in
             between. If an attempt's process dies, the next attempt starts after a delay, and no other run
             shares its process. After the last attempt, the run is ``killed``.
@@ -107,7 +107,7 @@ class Engine(RunningClient):
         *,
         store: SessionStore | None = None,
     ) -> None:
-        """Move the answers that schedules sent to a session to the inbox of its run, each answer once.
+        """Move the answers of scheduled runs, sent to a session, into the inbox of its run, each answer once.
 
             inbox = Inbox()
             run = agent.prepare(task, session_id="chat", sessions=engine.sessions, inbox=inbox)
@@ -136,8 +136,8 @@ class Engine(RunningClient):
 
         Args:
             journal: Journal of the run.
-            options: Settings of the run; ``deps`` are left out if this engine makes them.
-            agent: Name of the agent that continues.
+            options: Settings of the run; ``deps`` are ignored if this engine makes its own.
+            agent: Name of the agent that continues the run.
             deliver: Target of the answer; None to only store it.
 
         Raises:
@@ -158,7 +158,7 @@ class Engine(RunningClient):
     # -- worker ---------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """Create the tables and register the agents, so that runs can be submitted for workers elsewhere.
+        """Create the tables and register the agents, so that runs can be submitted for other workers.
 
         Raises:
             DurableError: The database is unavailable.

@@ -80,8 +80,8 @@ class Measured(Protocol):
 class HealthServer:
     """HTTP server that reports a worker's health, in its own thread; a context manager.
 
-    ``/live`` returns 200 while the process is alive. ``/ready`` returns 200 while the worker takes runs (it
-    has started, is not stopping, and its database is available), else 503 with the reason. ``/metrics``
+    ``/live`` returns 200 while the process is alive. ``/ready`` returns 200 while the worker is taking runs
+    (it has started, is not stopping, and its database is available), else 503 with the reason. ``/metrics``
     returns text for Prometheus. There is no authentication; agent and queue names are visible.
 
     Args:
@@ -128,7 +128,7 @@ class HealthServer:
         return 200, self.worker.metrics(measured(self._database))
 
     def _problem(self) -> str:
-        """Return why the worker takes no runs; empty if it does."""
+        """Return why the worker is not taking runs; empty if it is."""
         if self.worker is None:
             return "starting"
         if self.worker.is_draining:

@@ -1,9 +1,9 @@
 """Wake-ups: waiting code sleeps until PostgreSQL reports a change, instead of polling.
 
-Each process has one listening connection. A notification has a hash of its topic and no data: waiting code
-then reads the database. A notification may be lost, with the connection or with its sender. Therefore waiting
-code also checks the database at long intervals, and once after each new connection. The listening connection
-also holds the process's locks and writes its heartbeats.
+Each process has one listening connection. A notification carries only a hash of its topic; the code that it
+wakes reads the database. A notification may be lost, with the connection or with its sender. Therefore
+waiting code also checks the database at long intervals, and once after each new connection. The listening
+connection also holds the process's locks and writes its heartbeats.
 
 SQLite has no notifications, so waiting code polls at short intervals.
 """
@@ -31,10 +31,10 @@ from pure_agent_loop.support.text import safe_str
 WORK, RUNS = "pal_work", "pal_runs"
 # Topic RUN_ID + EVENTS is for a run's events and its end; topic RUN_ID is for its end only.
 EVENTS = " events"
-SCHEDULES = "schedules"  # topic for changed due times and for outcomes
+SCHEDULES = "schedules"  # topic for changed due times, and for outcomes of scheduled runs
 POLL_SECONDS = 0.1  # poll interval in seconds without notifications
 LONG_SECONDS = 20.0  # seconds between checks if there are notifications
-SEND_SECONDS = 0.05  # seconds to collect notifications, because a commit with one takes a server-wide lock
+SEND_SECONDS = 0.05  # seconds to collect notifications for one commit, which takes a server-wide lock
 _RETRY_SECONDS = 0.25
 Beat = Callable[[Callable[..., Any]], float]
 
@@ -52,7 +52,7 @@ class ChangeWatch:
         self._in_loop: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def wake(self) -> None:
-        """End the current wait, or else the next one. May be called from any thread."""
+        """End the current wait, or the next one if there is none. May be called from any thread."""
         self._changed.set()
         if self._in_loop is not None:
             loop, changed = self._in_loop
@@ -122,7 +122,7 @@ class WakeupListener:
         watch, key = ChangeWatch(poll if self._connect is None else LONG_SECONDS), (channel, _hash(topic))
         with self._lock:
             self._watches.setdefault(key, []).append(watch)
-            # If the connection does not listen yet, the watch is woken when it does.
+            # If the connection is not listening yet, the watch is woken as soon as it is.
             if channel in self._channels:
                 watch.wake()
         self._start()
@@ -155,13 +155,13 @@ class WakeupListener:
                     self._sender = sender
 
     def keep(self, beat: Beat) -> None:
-        """Call a function on the connection: now, after each reconnection, and at intervals.
+        """Have a function use the connection now, after each reconnection, and at intervals.
 
         If the first call fails, the thread calls the function again soon; `end` prevents that.
 
         Args:
-            beat: Function to call with a function that executes one statement with its values; returns the
-                seconds until the next call.
+            beat: Function to call; its argument is a function that executes one statement with values. It
+                returns the seconds until its next call.
 
         Raises:
             Exception: The database is unavailable.
@@ -174,7 +174,7 @@ class WakeupListener:
             self._start()
 
     def end(self, beat: Beat) -> None:
-        """Stop calling a function; see `keep`."""
+        """Stop calling a function that was passed to `keep`."""
         with self._statements:
             self._beats.pop(beat, None)
 
@@ -271,7 +271,7 @@ class WakeupListener:
                 self._connection.add_notify_handler(lambda note: self._wake(note.channel, note.payload))
                 self.connections += 1
                 self._beats = dict.fromkeys(self._beats, 0.0)
-                self._poke()  # wake the thread, which may wait on the old connection
+                self._poke()  # wake the thread, which may be waiting on the old connection
             return self._connection
 
     def _drop(self) -> None:
@@ -292,7 +292,7 @@ class WakeupListener:
             for channel in wanted - self._channels:
                 connection.execute(f"LISTEN {channel}")
                 self._channels.add(channel)
-                with self._lock:  # wake these, because changes before LISTEN sent no notification
+                with self._lock:  # wake all watches: before LISTEN, changes sent no notification
                     watches = [
                         each for key, all_ in self._watches.items() if key[0] == channel for each in all_
                     ]
@@ -300,7 +300,7 @@ class WakeupListener:
                     watch.wake()
 
     def _call_beats(self) -> float | None:
-        """Call all functions if one is due, in one transaction; return the seconds until the next call."""
+        """If any function is due, call all in one transaction; return the seconds until the next call."""
         with self._statements:
             if any(at <= time.monotonic() for at in self._beats.values()):
                 connection = self._opened()

@@ -1,8 +1,8 @@
 """Detection of dead workers: DBOS does not take over a dead worker's runs by itself.
 
 On one machine each worker locks a file, and the system releases the lock when the process ends. On PostgreSQL
-a worker holds an advisory lock on its listener's connection, and writes heartbeats. If these stop, its
-machine has disappeared, or its process is frozen with the connection open.
+a worker holds an advisory lock on its listener's connection, and writes heartbeats. If the heartbeats stop,
+the machine has disappeared, or the process is frozen with the connection open.
 """
 
 from __future__ import annotations
@@ -58,14 +58,15 @@ EXISTS (SELECT FROM @answered WHERE taken = 0)
 class Liveness(Protocol):
     """Signals that this worker is alive, and detects dead workers."""
 
-    # Updated by each call of `suspects`.
+    # both updated by each call of `suspects`
     has_work: bool  # True if other workers may have runs or deliveries
     has_answers: bool  # True if there may be an answer whose run was not requeued
 
     def suspects(self) -> Sequence[str]:
-        """Return the other workers that may be dead; `claim` verifies it.
+        """Return the other workers that may be dead; `claim` checks whether one is.
 
-        A worker whose own heartbeat is late returns none, because others may be late for the same reason.
+        If this worker's own heartbeat is late, return none, because the others may be late for the same
+        reason.
         """
 
     def claim(self, executor: str) -> contextlib.AbstractContextManager[bool]:
@@ -80,7 +81,7 @@ class Liveness(Protocol):
 
 
 class FileLiveness:
-    """File locks, for workers of one machine."""
+    """File locks, for workers on one machine."""
 
     has_work = has_answers = True
 
@@ -93,7 +94,7 @@ class FileLiveness:
         self._next_beat = time.monotonic() + _FILE_BEAT_SECONDS
 
     def suspects(self) -> Sequence[str]:
-        """Return all other workers: a lock can only be tested by taking it."""
+        """Return all other workers, because only `claim` can test a lock: by taking it."""
         if time.monotonic() >= self._next_beat:  # for display only: the lock shows who is alive
             self._next_beat = time.monotonic() + _FILE_BEAT_SECONDS
             self._database.change(
@@ -206,7 +207,7 @@ class PostgresLiveness:
         return self._lease / _BEATS_PER_LEASE if self._connection > 0 else _RETRY_SECONDS
 
     def _be_quiet(self, seconds: float) -> None:
-        """Suspect no worker for some time: others may be late for the same reason."""
+        """Suspect no worker for some time, because the others may be late for the same reason as this one."""
         self._unlocked = {}
         self._quiet_until = max(self._quiet_until, time.monotonic() + seconds)
 
@@ -228,8 +229,8 @@ class KnownWorker(NamedTuple):
     """A worker with an entry in the database.
 
     Args:
-        seen: Time of its last heartbeat, in seconds since the epoch.
-        is_alive: True if it holds its file lock, or has a recent heartbeat.
+        seen: Time of the worker's last heartbeat, in seconds since the epoch.
+        is_alive: True if the worker holds its file lock, or has a recent heartbeat.
     """
 
     name: str

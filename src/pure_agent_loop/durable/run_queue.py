@@ -41,7 +41,7 @@ _INSERT_ANSWER = """
 INSERT INTO @answers (run, step, call, verdict) VALUES (?, ?, ?, ?)
 ON CONFLICT (run, step, call) DO NOTHING
 """
-# `taken` is set to 1 only after the run has been resumed, because the process may die before that.
+# `taken` becomes 1 only after the run has been resumed, because the process may die before that.
 _INSERT_AUTHOR = "INSERT INTO @answered (run, step, call, person, at, taken) VALUES (?, ?, ?, ?, ?, 0)"
 _SELECT_ANSWER = """
 SELECT answers.verdict, answered.person, answered.at FROM @answers AS answers
@@ -72,7 +72,7 @@ class RunQueue:
 
     Args:
         carrier: Engine that moves runs to processes; None for DBOS.
-        waits: True to wait without limit for an unavailable database, as workers must.
+        waits: True to wait without a time limit while the database is unavailable, as workers must.
     """
 
     def __init__(self, database: Database, *, carrier: Carrier | None = None, waits: bool = False) -> None:
@@ -169,14 +169,14 @@ class RunQueue:
             return [task_info(run) for run in self.carrier.list(**criteria)]
 
     def with_attempts(self, infos: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Return the same information, with each run's number of attempts added."""
+        """Return the information about runs, with each run's number of attempts filled in."""
         attempts: dict[str, int] = {}
         for start in range(0, len(infos), MAX_VALUES):
             attempts |= self.runs.attempts([info.run_id for info in infos[start : start + MAX_VALUES]])
         return [replace(info, attempts=attempts.get(info.run_id, 0)) for info in infos]
 
     def brief(self, run_id: str) -> TaskInfo:
-        """Return the carrier's information about a run: everything but `attempts` and the run ahead.
+        """Return what the carrier knows about a run: everything except `attempts` and `run_ahead`.
 
         Raises:
             DurableNotFoundError: The run does not exist.
@@ -202,7 +202,7 @@ class RunQueue:
     def void_approvals(self, run_ids: Sequence[str]) -> dict[str, list[dict[str, str]]]:
         """Return the approved calls that were not made, by run.
 
-        This happens if the worker's code has changed since the question, so that the tool is missing or
+        A call is not made if the worker's code has changed since the question: the tool is missing, or it
         rejects the arguments.
         """
         found: dict[str, list[dict[str, str]]] = {}
@@ -220,7 +220,7 @@ class RunQueue:
         return found
 
     def note_void_approvals(self, infos: Sequence[TaskInfo]) -> None:
-        """Add approved calls that were not made to the runs' details, as `void_approvals`."""
+        """Add to the runs' details, as `void_approvals`, the approved calls that were not made."""
         found = self.void_approvals([info.run_id for info in infos])
         for info in infos:
             if info.run_id in found:
@@ -271,7 +271,7 @@ class RunQueue:
         plain: Mapping[str, Any],
         by: str | None,
     ) -> None:
-        """Write an answer or a result if there is none, and read the first one, in one transaction."""
+        """In one transaction, store an answer or a result unless there is one, and read the stored one."""
         run_id, verdict, author = info.run_id, json.dumps(plain), (author_of(by), time.time())
         call = call_id if what == "question" else result_key(call_id)
 
@@ -287,13 +287,13 @@ class RunQueue:
         if not rows:
             check_waits(what, call_id, steps)
         first, first_by, at = rows[0]
-        # A repeated transaction reads its own first write, which is equal.
+        # If the transaction was repeated, it reads what its first attempt wrote, which is equal.
         if (first, first_by, at) != (verdict, *author):
             raise already_answered(call_id, read_json(first), first_by, at)
         self._resume_if_answered(self.brief(run_id))
 
     def resume_answered(self) -> list[str]:
-        """Resume runs whose questions are all answered, but which the answering process did not requeue.
+        """Resume runs that have all their answers, but which the answering process did not requeue.
 
         Returns:
             The ids of the resumed runs.
@@ -347,7 +347,7 @@ class RunQueue:
         return given
 
     def forget_answers(self, run_id: str) -> None:
-        """Delete the answers of a run that starts over, because they belong to earlier calls."""
+        """Delete the answers of a run that is starting over, because they belong to earlier calls."""
         self.database.change("DELETE FROM @answers WHERE run = ?", run_id)
         self.database.change("DELETE FROM @answered WHERE run = ?", run_id)
 
@@ -367,8 +367,8 @@ class RunQueue:
         """Return the id of the unfinished run ahead in the session; empty if this run's turn has come.
 
         Durable runs of one session are executed one after another, in the order in which they were submitted.
-        Until a run has ended, even while it waits for an answer or its worker is dead, no other run starts in
-        its session.
+        Until a run has ended, no other run of its session starts, even while the run is waiting for an answer
+        or its worker is dead.
         """
         if not self.runs.has(run_id):  # submitted by an older version of this package
             self.runs.add_missing([self.brief(run_id)])
@@ -381,7 +381,7 @@ class RunQueue:
             infos = self.find_runs(workflow_ids=[other]) if has_outcome else []
             if not any(info.has_ended for info in infos):
                 return other
-            # An older version has executed the run without storing its status.
+            # The run was executed by an older version, which did not store its status.
             self.runs.note_status(other, infos[0].status)
         return ""
 
@@ -392,7 +392,7 @@ class RunQueue:
             self.runs.release(session_id)
 
     def note_end(self, run_id: str) -> None:
-        """Wake the readers of a run that has ended, or waits."""
+        """Wake the readers of a run that has ended, or is waiting."""
         for topic in (run_id, f"{run_id}{EVENTS}"):
             self.database.listener.send(RUNS, topic)
         if run_id.startswith(FIRED):
@@ -443,7 +443,7 @@ class RunQueue:
         return self.database.means_loss(getattr(error.__cause__, "orig", None) or error.__cause__)
 
     def note_outcomes(self) -> None:
-        """Record the status of runs that an older version has executed, or whose worker was interrupted."""
+        """Record the status of runs executed by an older version, or by a worker that was interrupted."""
         stale = self.runs.stale()
         for start in range(0, len(stale), MAX_VALUES):
             for info in self.find_runs(workflow_ids=stale[start : start + MAX_VALUES]):

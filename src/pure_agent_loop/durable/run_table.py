@@ -1,8 +1,8 @@
 """Table of the durable runs, for listing runs and for deciding whose turn it is in a session.
 
-DBOS stores whether a run is queued, running or finished; for DBOS, a run that waits for a person has
-finished. This table adds the agent, the session, the run's place in it, and the status of a finished run.
-The status is written before DBOS marks the run as finished, so it is valid only if DBOS's status agrees.
+DBOS stores whether a run is queued, running or finished; to DBOS, a run that is waiting for a person has
+finished. This table adds the agent, the session, the run's place in it, and the status of a finished run. The
+status is written before DBOS marks the run as finished, so it is valid only if DBOS's status agrees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JOIN @runs AS ahead ON ahead.session = mine.session AND ahead.place < mine.place
 JOIN {{workflows}} AS workflow ON workflow.workflow_uuid = ahead.run AND workflow.status NOT IN {_OVER}
 WHERE mine.run = ? ORDER BY ahead.place LIMIT 1
 """  # noqa: S608 - constants
-# In SQLite, `CROSS JOIN` fixes the order in which tables are read; SQLite cannot use the index of DBOS.
+# In SQLite, `CROSS JOIN` makes the query start from `@runs`, because SQLite cannot use DBOS's index.
 _RELEASABLE = f"""
 SELECT mine.run, agents.queue FROM @runs AS mine
 CROSS JOIN {{workflows}} AS parked CROSS JOIN @agents AS agents
@@ -68,7 +68,8 @@ WHERE name = ? AND status = 'PENDING' AND executor_id IS NOT NULL GROUP BY execu
 _BEGIN = """
 UPDATE @runs SET attempts = CASE WHEN progress < ? THEN 1 ELSE attempts + 1 END, progress = ? WHERE run = ?
 """
-# An answer counts as progress, so the attempts restart. A run that has since ended keeps its status.
+# An answer counts as progress, so the attempts are counted from 0 again. A run that has since ended keeps its
+# status.
 _RESUME = f"UPDATE @runs SET status = '', attempts = 0 WHERE run = ? AND {_OPEN}"  # noqa: S608 - constants
 _OF_PROCESS = """
 SELECT workflow_uuid FROM {workflows}
@@ -110,7 +111,7 @@ class RunTable:
         max_attempts: int = 0,
         status: str = "",
     ) -> None:
-        """Add a run at the end of its session, unless it is in the table.
+        """Add a run at the end of its session, unless it is already in the table.
 
         Args:
             max_attempts: See `begin_attempt`; 0 for the worker's setting.
@@ -123,7 +124,7 @@ class RunTable:
         change(_ADD, run_id, agent, session_id, status, created, max_attempts, session_id)
 
     def add_missing(self, infos: Iterable[TaskInfo]) -> None:
-        """Add runs that a version without this table has submitted, in the given order."""
+        """Add runs that were submitted by a version without this table, in the given order."""
         for info in infos:
 
             def write(change: Change, info: TaskInfo = info) -> None:
@@ -148,13 +149,14 @@ class RunTable:
         """Return the first unfinished run ahead in the session; None if there is none.
 
         Returns:
-            Id of that run, and True if its outcome is stored (it waits, or an older version executed it).
+            Id of that run, and True if its outcome is stored (it is waiting, or was executed by an older
+            version).
         """
         rows = self._database.rows(self._sql(_AHEAD), run_id)
         return (str(rows[0][0]), rows[0][1] == "SUCCESS") if rows else None
 
     def missing(self, number: int, *, has_turns: bool) -> list[str]:
-        """Return ids of runs that are not in the table, in the order in which they take their turns.
+        """Return the ids of runs that are missing from the table, in the order of their turns.
 
         Args:
             has_turns: True if an older version's turn table exists; runs in that table come first.
@@ -165,7 +167,7 @@ class RunTable:
         return [str(run_id) for (run_id,) in rows]
 
     def stale(self) -> list[str]:
-        """Return ids of runs whose outcome only DBOS has. This reads all pending and running runs."""
+        """Return the ids of runs whose outcome only DBOS stores. This reads all pending and running runs."""
         return [str(run_id) for (run_id,) in self._database.rows(self._sql(_STALE))]
 
     def ended(self, before: float, after: str) -> list[tuple[str, str]]:
@@ -179,7 +181,7 @@ class RunTable:
         return [(str(run_id), str(session_id)) for run_id, session_id in rows]
 
     def release(self, session_id: str | None = None) -> list[str]:
-        """Requeue parked runs whose turn has come, in one session or in all; return their ids."""
+        """Requeue parked runs whose turn has come, in one session or in all; return the runs' ids."""
         more = first = ""
         if session_id is not None:
             more, first = f"AND mine.session = ? AND mine.{_OPEN}", "ORDER BY mine.place LIMIT 1"
@@ -197,8 +199,8 @@ class RunTable:
         """Return the ids of runs, newest first.
 
         Args:
-            status: One of `TASK_STATES`; None for all. The agent and the session are filters too; None for
-                all.
+            status: One of `TASK_STATES`; None for all. The agent and the session also filter the runs; None
+                for all.
         """
         filters = {"listed.agent": agent, "listed.session": session_id}
         given = {column: value for column, value in filters.items() if value is not None}
@@ -248,7 +250,7 @@ class RunTable:
         return self._database.transaction(write)
 
     def end_attempt(self, run_id: str) -> None:
-        """Do not count the current attempt: its process hands the run back."""
+        """Do not count the current attempt, because its process is handing the run back."""
         self._database.change("UPDATE @runs SET attempts = attempts - 1 WHERE run = ?", run_id)
 
     def note_exit(self, host: str, pid: int, code: int) -> tuple[bool, list[str]]:
@@ -267,7 +269,7 @@ class RunTable:
         return bool(self._database.rows("SELECT 1 FROM @workers WHERE host = ? AND pid = ?", host, pid))
 
     def exit_code(self, run_id: str) -> int | None:
-        """Return the exit code of the last process that ended while it executed a run; None if unknown."""
+        """Return the exit code of the last process that ended while executing the run; None if unknown."""
         rows = self._database.rows("SELECT code FROM @exits WHERE run = ?", run_id)
         return int(rows[0][0]) if rows else None
 

@@ -1,4 +1,4 @@
-"""Hand a run over to an engine that continues a copy of the session, which itself accepts new tasks."""
+"""Hand a run over to an engine that continues a copy of the session; the original accepts new tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUEUED = "SELECT run FROM @runs WHERE run = ? UNION SELECT run FROM @deleted WH
 
 
 class SessionCopy:
-    """Receiver for `Run.detach`; the session may be in any store, and may be continued in the meantime.
+    """Receiver for `Run.detach`; the session may be in any store, and can be continued while the copy runs.
 
         handle = await run.detach(SessionCopy(engine), "helper", to_session("chat"))
 
@@ -29,8 +29,8 @@ class SessionCopy:
 
     Args:
         engine: Engine that continues the copy.
-        model: Name of the agent's model, to register an agent that no worker has registered yet; empty to
-            require a registered one.
+        model: Name of the agent's model, used to register the agent; empty if a worker must have registered
+            it.
         options: Further settings of the durable run, as for `Engine.submit`.
     """
 
@@ -59,7 +59,7 @@ class SessionCopy:
         """
         if not read_resume_point(store.read(session_id).records, session_id).left:
             return ""
-        with store.open(session_id) as log:  # a process that is handing the run over has it open
+        with store.open(session_id) as log:  # fails while another process is handing the run over
             run_id = read_resume_point(log.records, session_id).left
             if run_id and not self._engine.database.rows(_QUEUED, run_id, run_id):
                 log.append(LEFT, {"run": ""}, durable=True)

@@ -81,7 +81,7 @@ class StatesDatabase(Database):
 
 
 class TableCarrier:
-    """Run states, and the process that executes each run. A subclass or `poke` starts the processes.
+    """Carrier that stores run states, and which process executes each run; it starts no processes itself.
 
     A process that executes runs calls `first_run` and `claim`, executes an `Attempt`, and calls `finish`. If
     it dies in between, the next process starts at `first_run`, because the session's journal has recorded all
@@ -89,8 +89,9 @@ class TableCarrier:
 
     Args:
         database: Database of the runs.
-        poke: Function to call with ``wake`` or ``cancel`` and the run id after a run was queued or cancelled.
-            It only saves time, because whatever starts the processes also checks for runs at intervals.
+        poke: Function to call with ``wake`` or ``cancel``, and the run id, after a run has been queued or
+            cancelled. The call only saves time, because whatever starts the processes also checks for runs at
+            intervals.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class TableCarrier:
         self._lock, self._is_open = threading.Lock(), False
 
     def errors(self) -> tuple[type[BaseException], ...]:
-        """Return no exception types: the database translates its own."""
+        """Return no exception types, because `Database` translates its own errors."""
         return ()
 
     def open(self) -> None:

@@ -17,7 +17,7 @@ ANSWERED_SECONDS = 5.0  # seconds between checks for answered or released runs t
 
 
 class TableEngine(Client):
-    """Durable runs, executed by processes that you start. Needs no DBOS.
+    """Durable runs, executed by processes that you start. DBOS is not needed.
 
     One of your processes calls `next_session` repeatedly, and for each session starts another process that
     executes ``await engine.worker(session).work()``. If that process dies, `next_session` returns the
@@ -38,10 +38,10 @@ class TableEngine(Client):
         self._next_look = 0.0
 
     def poke(self, what: str, run_id: str) -> None:
-        """Override this to act at once, not only at the next `next_session`; by default it does nothing.
+        """Called when a run needs attention before the next `next_session`; does nothing unless overridden.
 
         Args:
-            what: ``wake`` after a run was queued, ``cancel`` after it was cancelled.
+            what: ``wake`` after a run has been queued, ``cancel`` after it has been cancelled.
             run_id: The run.
         """
 

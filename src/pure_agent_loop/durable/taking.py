@@ -1,8 +1,9 @@
 """Queue threads of a worker: DBOS's threads, woken by notifications.
 
-DBOS 3.4 polls each queue at intervals, and its schedules, delays and deadlines every second. Nothing wakes
-these threads. A worker therefore stops DBOS's thread manager, and for each queue starts a thread with DBOS's
-own function that takes runs. This thread gets a stop event whose `wait` also ends after a notification.
+DBOS 3.4 polls each queue at intervals, and its schedules, delays and deadlines every second. A notification
+cannot wake these threads. A worker therefore stops DBOS's thread manager, and for each queue starts a thread
+that runs DBOS's own function for taking runs. This thread gets a stop event whose `wait` also ends after a
+notification.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from pure_agent_loop.durable.listener import ChangeWatch
 from pure_agent_loop.durable.values import DurableError
 
-POLL_SECONDS = 0.25  # DBOS's poll interval, used on SQLite and while a rate limit delays runs
+POLL_SECONDS = 0.25  # DBOS's poll interval, used on SQLite and while a rate limit is delaying runs
 _GATHER_SECONDS = 0.02  # seconds to wait for further notifications before the queue is polled
 _OF_ENGINE = ("background_thread_stop_events", "_background_jobs_stop_event", "_background_threads")
 
@@ -28,8 +29,8 @@ class Wakeable:
 
     Args:
         watch: Watch for changes of the queue.
-        has_waiting: Function that returns True while the queue's rate limit delays runs; in that case, DBOS's
-            own interval applies.
+        has_waiting: Function that returns True while the queue's rate limit is delaying runs; in that case,
+            DBOS's own interval applies.
     """
 
     def __init__(self, watch: ChangeWatch, has_waiting: Callable[[], bool]) -> None:

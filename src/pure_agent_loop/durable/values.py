@@ -26,9 +26,9 @@ APP_NAME = "pure-agent-loop"
 # Runs are resumed from records, not by replaying code, so any version can resume any run.
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
-PARKED_QUEUE = "parked"  # queue from which no worker takes runs
+PARKED_QUEUE = "parked"  # queue of runs that must wait for their turn; workers do not poll it
 FIRED = "schedule."  # prefix of run ids for runs that schedules submit
-MAX_ATTEMPTS = 3  # default maximum of attempts without progress, for a run that crashes each worker
+MAX_ATTEMPTS = 3  # default limit of attempts without progress, because a run may crash its workers
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 TASK_STATES = ("pending", "running", *WAITING, "completed", "failed", "cancelled", "killed")
 STATUS_BY_STATE = {
@@ -84,16 +84,16 @@ class TaskInfo:
         agent: Name of the agent.
         task: Task of the run.
         status: One of `TASK_STATES`.
-        stop_reason: Why the run ended or waits; empty otherwise.
+        stop_reason: Why the run ended or is waiting; empty otherwise.
         content: The answer, if there is one.
         error: The error, if there is one.
         session_id: Session of the run.
-        worker: Process that executes the run or executed it last; empty if none has.
+        worker: Process that is executing the run, or executed it last; empty if none has.
         created: Time of submission, in seconds since the epoch.
         updated: Time of the last change of status.
-        questions: Calls that wait for a person's answer.
+        questions: Calls that are waiting for a person's answer.
         open_calls: Calls whose results come from outside the run and have not been given yet.
-        attempts: Attempts since the last finished call or answer; in all but the newest, the process died.
+        attempts: Attempts since the last finished call or answer; the process of each but the newest died.
         details: Further data. For a run that has ended: steps, tokens and error type. For a pending run:
             `run_ahead`, the run that must end before this one can use the session. For a killed run:
             `exit_code` of its last process, if a `WorkerProcess` started that process. `void_approvals` are
@@ -126,17 +126,17 @@ class TaskInfo:
 
     @property
     def steps(self) -> int | None:
-        """Number of steps; None until the run has ended or waits."""
+        """Number of steps; None until the run has ended or is waiting."""
         return self.details.get("steps")
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all requests; None until the run has ended or waits."""
+        """Tokens of all requests; None until the run has ended or is waiting."""
         return self.details.get("tokens")
 
     @property
     def cost(self) -> float | None:
-        """Cost of all requests; None if a price is unknown, or until the run has ended or waits."""
+        """Cost of all requests; None if a price is unknown, or until the run has ended or is waiting."""
         return self.details.get("cost")
 
     @property

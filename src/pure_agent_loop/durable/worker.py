@@ -44,7 +44,7 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.prometheus import USAGE, Gauge, Meters
 from pure_agent_loop.support.text import safe_str
 
-SWEEP_SECONDS = 0.5  # seconds between checks for dead workers, while other workers execute runs
+SWEEP_SECONDS = 0.5  # seconds between checks for dead workers, while other workers are executing runs
 IDLE_SECONDS = 5.0  # seconds between these checks otherwise
 ANSWERED_SECONDS = 5.0  # seconds between checks for answered runs that no process requeued
 METRICS = {
@@ -59,7 +59,7 @@ _ENGINE_LOCK = threading.Lock()  # DBOS allows one engine per process
 
 
 class Company:
-    """Lets attempts run together, but isolates one that may crash the process, so that no other is lost."""
+    """Runs attempts together, but one that may crash the process alone, so that no other attempt is lost."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Condition()
@@ -68,7 +68,7 @@ class Company:
 
     @contextlib.asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
-        """Run together with other attempts; first wait for any attempt that must run alone."""
+        """Run the block together with other attempts, after any attempt that must run alone."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._is_alone and not self._waiting)
             self._number += 1
@@ -81,7 +81,7 @@ class Company:
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Run alone, without other attempts."""
+        """Run the block while no other attempt is running."""
         async with self._changed:
             self._waiting += 1
             try:
@@ -243,7 +243,7 @@ class Worker:
             take_runs(dbos, engine, queue, watches.enter_context(watching), has_waiting)
 
     def _has_waiting(self, queue: str, rate: Rate | None) -> bool:
-        """Return True while a queue's rate limit delays runs, or the database is unavailable."""
+        """Return True while a queue's rate limit is delaying runs, or the database is unavailable."""
         try:
             return rate is not None and bool(
                 self._queue.database.rows(_WAITING.format(table=self._queue.database.runs_table), queue)
@@ -287,12 +287,12 @@ class Worker:
         trace_context: Mapping[str, str],
         inputs: str = "",
     ) -> dict[str, Any]:
-        """Return the outcome of a run; if another process decides the outcome, DBOS rejects this value."""
+        """Execute a run and return its outcome, which DBOS rejects if another process decides the outcome."""
         with self._tracked():
             agent = self._agents.get(name)
             if self.is_draining:
                 await self._wait_for_shutdown()
-            if agent is None:  # only another worker on this queue has this agent
+            if agent is None:  # another worker on this queue has the agent
                 await asyncio.sleep(SWEEP_SECONDS)
                 return await self._requeue(run_id)
             attempt = Attempt(
@@ -336,7 +336,7 @@ class Worker:
             if attempt.run_ahead:
                 LOG.info(notice("library.run_parked", run=run_id, ahead=attempt.run_ahead))
                 await self._requeue(run_id, PARKED_QUEUE)
-                # Needed if the run ahead has just ended.
+                # Requeue this run at once if the run ahead has just ended.
                 await self._insist(self._queue.runs.release, session_id)
                 return {}
             if attempt.guard.is_draining and not attempt.guard.is_lost:
@@ -346,7 +346,7 @@ class Worker:
             return await self._requeue(run_id) if is_newest else {}
 
     def _note_end(self, run_id: str, agent: str, outcome: Mapping[str, Any], seconds: float) -> None:
-        """Log and count that a run has ended or waits."""
+        """Log and count that a run has ended or is waiting."""
         reason, tokens, cost = outcome["stop_reason"], outcome.get("tokens", 0), outcome.get("cost")
         self._meters.count("pal_runs_ended_total", agent=agent, reason=reason)
         if reason not in WAITING:
@@ -376,7 +376,7 @@ class Worker:
         return {}
 
     async def _wait_for_shutdown(self) -> None:
-        """Wait until this process or the engine ends and hands the run over."""
+        """Wait until the shutdown of the worker cancels this task and requeues the run."""
         await asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager
@@ -409,12 +409,12 @@ class Worker:
             await asyncio.sleep(0.02)
 
     def _sweep_often(self, liveness: Liveness) -> None:
-        """Sweep at intervals, in a thread, so that a tool that blocks the event loop does not delay it."""
+        """Sweep at intervals, in a thread, because a tool may block the event loop."""
         with self._queue.database.listener.watch(WORK) as watch:
             until = next_sweep = 0.0
             while not self._stop_sweeping.wait(SWEEP_SECONDS):
                 now = time.monotonic()
-                if watch.wait(0.0):  # another worker may take a queued run and die
+                if watch.wait(0.0):  # another worker may take a newly queued run and die
                     until = now + IDLE_SECONDS
                 if now < next_sweep and now >= until and not liveness.has_work:
                     continue
@@ -426,7 +426,7 @@ class Worker:
                         LOG.warning(notice("library.sweep_failed", error=safe_str(error)))
 
     def _sweep(self, liveness: Liveness) -> None:
-        """Take over from dead workers; at longer intervals, complete what a dying process left unfinished."""
+        """Take over from dead workers; at longer intervals, finish what a process that died had begun."""
         suspects, now = liveness.suspects(), time.monotonic()
         if liveness.has_work:
             self._ticker.take_over(liveness)

@@ -33,13 +33,13 @@ _KILL_SECONDS = 5.0  # seconds after the grace period before the worker is kille
 class WorkerProcess:
     """A worker in a child process that is restarted when it ends; a context manager.
 
-    If the child ends while it executes runs, its exit code is stored with them; see `TaskInfo.exit_code`.
+    If the child ends while it is executing runs, its exit code is stored with them; see `TaskInfo.exit_code`.
 
     Args:
-        command: Program and arguments, such as ``["pal", "worker", "--stop-with-stdin"]``. Its standard input
-            is a pipe that closes when this process ends.
+        command: Program and its arguments, such as ``["pal", "worker", "--stop-with-stdin"]``. Its standard
+            input is a pipe that closes when this process ends.
         database: Database of the worker, which receives it as ``PAL_DATABASE``; see `Engine`. If the command
-            has a ``--database``, both must be equal.
+            has the option ``--database``, both URLs must be equal.
         grace: Seconds for the worker to stop; 5 seconds later, it is killed.
 
     Raises:
@@ -116,7 +116,7 @@ class WorkerProcess:
         return None
 
     def _note_exit(self, pid: int, code: int) -> tuple[bool, list[str]]:
-        """Store an exit code with the runs that the process executed.
+        """Store an exit code with the runs that the process was executing.
 
         Returns:
             True if the process was ready for runs, and the ids of those runs.

@@ -13,9 +13,9 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.evaluation.outcomes import MAX_ROWS
 from pure_agent_loop.support.language import notice, user_text
 
-Scores = Mapping[str, Mapping[str, Sequence[float]]]  # by case and score, a value per trial
-SHOWN = 10  # maximum lines of changed, new or gone cases in a text
-_POINTS = 0.05  # size of the difference for which repeats are estimated
+Scores = Mapping[str, Mapping[str, Sequence[float]]]  # a value per trial, by case and score
+SHOWN = 10  # maximum lines of changed, new or removed cases in a text
+_POINTS = 0.05  # size of the difference to detect, for the number of repeats
 _POWER = 0.8
 _CHANGE = ("change", "case", "score", "before", "now")
 
@@ -46,14 +46,15 @@ class ScoreDifference(NamedTuple):
     """Difference in a score's mean over the cases that two runs share, with its confidence interval.
 
     Each case is compared with itself. The standard error assumes that the two runs differ by chance alone: in
-    each case, the trials of both runs then have the same distribution, with the pooled variance.
-    The interval, difference ± z · error, excludes 0 exactly if this assumption is rejected at 5 %. Trials of
-    a case must be independent. With several scores, z is Bonferroni's, so that all intervals hold at once.
+    each case, the trials of both runs then have the same distribution, with the pooled variance. The
+    interval, difference ± z · error, excludes 0 exactly if this assumption is rejected at 5 %. Trials of a
+    case must be independent. With several scores, z is Bonferroni's, so that all intervals hold
+    simultaneously.
 
     Sources: Pitman, "Significance Tests Which May be Applied to Samples from any Populations",
     Supplement to the Journal of the Royal Statistical Society 4 (1937), 119-130, for the variance; Cochran,
     "Some Methods for Strengthening the Common χ² Tests", Biometrics 10 (1954), 417-451, for the sum
-    over cases. With one trial per case and run, it is McNemar's test.
+    over cases. With one trial per case and run, the test is McNemar's.
 
     Args:
         score: Name of the score, such as ``passed``.
@@ -62,7 +63,7 @@ class ScoreDifference(NamedTuple):
         low: Lower end of the interval of ``now - before``.
         high: Upper end.
         error: Standard error of the difference.
-        repeats: Trials per case and run: the harmonic mean.
+        repeats: Harmonic mean of the numbers of trials per case and run.
     """
 
     score: str
@@ -74,7 +75,7 @@ class ScoreDifference(NamedTuple):
     repeats: float
 
     def repeats_for(self, difference: float = _POINTS) -> int:
-        """Return the repeats per case with which the interval of a difference probably (80 %) excludes 0.
+        """Return the repeats per case that give the interval an 80 % chance of excluding 0.
 
         Source: the normal approximation, n = n₀ · ((z + z₀.₈) · error / difference)²; see Lenth, "Some
         Practical Guidelines for Effective Sample Size Determination", The American Statistician 55 (2001),
@@ -124,7 +125,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _verdicts(self) -> Iterator[str]:
-        """Yield a line for each score whose trials differ, and the repeats that show a small change."""
+        """Yield a line per score whose trials differ, and one on the repeats that detect a small change."""
         uncertain = [difference for difference in self.differences if difference.error]
         if not uncertain and not self.new and not self.gone:
             yield user_text("library.compare_unchanged")
@@ -164,7 +165,7 @@ def compare_scores(now: Scores, before: Scores, comparisons: int = 1) -> Compari
     """Compare the scores of two runs, by case.
 
     Args:
-        comparisons: Number of comparisons whose intervals hold at once.
+        comparisons: Number of comparisons whose intervals must hold simultaneously.
     """
     pairs: dict[str, list[tuple[str, Sequence[float], Sequence[float]]]] = {}
     for case in (name for name in now if name in before):

@@ -44,7 +44,8 @@ class Dataset:
     Args:
         cases: The cases; a string is a case without an expected answer.
         evaluators: Called with the `Trial` of every case. Each returns True or False, a number (higher is
-            better; it never fails a trial), or a dict of these by name. Texts in the dict become notes.
+            better; a number never fails a trial), or a dict of these by name. Texts in the dict
+            become notes.
         name: Name to show in the report.
 
     Raises:
@@ -143,10 +144,11 @@ class Dataset:
                 local one (extra ``[ray]``); None for this process. Evaluators are called in this process. If
                 the process of a trial ends, the trial fails and is not repeated.
             on_outcome: Function called with each outcome as soon as it is read from `out` or evaluated.
-            out: File to which each outcome is appended as its trial ends, as a JSON line. The same call then
-                resumes the evaluation. A finished trial of the same agent, case, evaluators, repetition and
-                seed is read from the file and not repeated. Outcomes that ended with an error are repeated.
-                Those of another agent stay in the file and are not used; a warning in the log counts them.
+            out: File to which each outcome is appended as its trial ends, as a JSON line. Repeating the
+                call resumes the evaluation: a finished trial of the same agent, case, evaluators, repetition
+                and seed is read from the file and not repeated. Trials that ended with an error are repeated.
+                All other outcomes stay in the file but are not used; a warning in the log counts those of the
+                same model.
             sessions: Store or folder that records a session for each trial; `CaseOutcome.session` has its id.
                 If None, the agent's `sessions`, or else the SQLite file ``OUT.sessions.db`` next to `out`;
                 without `out`, or with `on`, no sessions are recorded.
@@ -154,7 +156,7 @@ class Dataset:
         Raises:
             ConfigError: A number is invalid, an evaluator cannot evaluate a case, or `out` cannot be written,
                 is in use, or has other content.
-            LLMError: The next run would fail too: access denied, model not found, no credit, or no connection
+            LLMError: Further runs would fail too: access denied, model not found, no credit, or no connection
                 three times in a row.
             RunInterrupted: Ctrl-C was pressed; its ``result`` is the report so far.
         """
@@ -195,7 +197,7 @@ class Dataset:
         sessions: SessionPlace | None,
         files: list[OutcomeFile],
     ) -> EvaluationReport:
-        """See `run`; `files` receives the file of the outcomes, so that it outlives an interruption."""
+        """Run the evaluation; add the outcome file to `files`, so that `run` can read it if interrupted."""
         made = self._made(make_agent, on)
         self._check(made, repeats, concurrency, seed)
         identity = no_identity if out is None else Identity(made, self.evaluators, self.cases, seed).of
@@ -203,7 +205,7 @@ class Dataset:
         store = _session_store(sessions, made.config.sessions, None if on else out)
         details = {"model": model_of(made.llm), "agent": made.config.name, "repeats": repeats, "seed": seed}
         if isinstance(store, SqliteStore):
-            details["sessions"] = f"sqlite:///{store.path}"  # in the form that --database takes
+            details["sessions"] = f"sqlite:///{store.path}"  # in the form of the option --database
         patience = FailureStreak()
 
         async def work(place: int) -> None:
@@ -317,7 +319,7 @@ def _details(result: AgentResult[Any]) -> list[dict[str, Any] | None]:
 def _session_store(
     sessions: SessionPlace | None, of_agent: SessionStore | None, out: str | os.PathLike[str] | None
 ) -> SessionStore | None:
-    """Return the store for the sessions of the trials; with `out`, the agent's or one next to `out`."""
+    """Return `sessions` as a store or, with `out`, the agent's store or one next to `out`; else None."""
     if sessions is not None or out is None:
         return None if sessions is None else store_at(sessions)
     return of_agent or SqliteStore(f"{os.fspath(out)}.sessions.db")
@@ -331,13 +333,13 @@ async def _tried(case: Case, agent: Agent, settings: dict[str, Any]) -> Trial:
 
 
 async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exception:
-    """Return an evaluator's result by name, or the error that it raised, so that other results are kept."""
+    """Return an evaluator's result by name, or its error: raising it would lose the other results."""
     call = getattr(evaluator, "__call__", evaluator)  # noqa: B004 - checks for an async `__call__`
     try:
         if inspect.iscoroutinefunction(evaluator) or inspect.iscoroutinefunction(call):
             result = await evaluator(trial)
         else:
-            # In a thread, because the evaluator may block.
+            # Call the evaluator in a thread, because it may block.
             result = await run_in_thread(partial(evaluator, trial))
             if isinstance(result, Raised):
                 return (

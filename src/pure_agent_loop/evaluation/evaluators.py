@@ -193,7 +193,7 @@ class Judge:
 
     async def __call__(self, trial: Trial) -> dict[str, Any]:
         """Ask the judge, and retry once if there is no verdict."""
-        # Random, so that an answer cannot close the tag.
+        # The tag has a random mark, so that an answer cannot close it.
         words, mark = trial.agent.config.prompts, secrets.token_hex(4)
         with use_messages(words):
             system, retry = model_text("judge_system"), model_text("judge_again")
@@ -221,7 +221,7 @@ class Judge:
 
 
 def _verdicts(text: str) -> set[str]:
-    """Return the different verdicts in a judge's answer; only a single one counts."""
+    """Return the different verdicts in a judge's answer, which counts only if there is exactly one."""
     return {verdict.upper() for verdict in _VERDICT.findall(text)}
 
 

@@ -21,7 +21,7 @@ from pure_agent_loop.tool import Tool
 PARTS = ("agent", "case", "seed")
 _MAX_DEPTH = 12
 _ADDRESS = re.compile("0x[0-9a-fA-F]+")
-# Arguments of an agent that do not change its answers, or that `origin_of` covers.
+# Arguments of an agent to leave out: they do not change its answers, or `origin_of` covers them.
 _IRRELEVANT = {
     *("model", "base_url", "llm", "cwd", "results_folder", "sessions", "audit", "snapshots", "budget"),
     *("retry", "first_byte_timeout", "idle_timeout", "emit_reasoning_events"),
@@ -31,8 +31,8 @@ _IRRELEVANT = {
 class Identity:
     """Identities of the trials of an agent.
 
-    Functions are identified by their source and by the plain values in their closure, other objects by type,
-    text, fields and public attributes. Code and data that a function uses from elsewhere are ignored.
+    Functions are identified by their source, closure and defaults, other objects by their type, string form,
+    fields and public attributes. Code and data that a function uses from elsewhere are ignored.
 
     Args:
         agent: The agent.
@@ -99,7 +99,7 @@ def _parts(value: Any) -> list[Any]:
     if dataclasses.is_dataclass(value):
         return [{each.name: getattr(value, each.name) for each in dataclasses.fields(value)}]
     public = {name: each for name, each in getattr(value, "__dict__", {}).items() if name[0] != "_"}
-    text = _ADDRESS.sub("", safe_str(value))  # dates, paths, patterns, types
+    text = _ADDRESS.sub("", safe_str(value))  # distinguishes dates, paths, patterns and types
     call = getattr(type(value), "__call__", None)  # noqa: B004 - the method, for its source
     return [text] if isinstance(value, type) else [text, call, public]
 
@@ -107,7 +107,7 @@ def _parts(value: Any) -> list[Any]:
 def _function(function: types.FunctionType) -> list[Any]:
     try:
         source = inspect.getsource(function)
-    except (OSError, TypeError):  # made by exec, or its file is gone
+    except (OSError, TypeError):  # the function was made by exec, or its file no longer exists
         source = repr((function.__code__.co_code, function.__code__.co_names))
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
     held = [cells, function.__defaults__, function.__kwdefaults__]

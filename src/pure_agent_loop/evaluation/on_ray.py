@@ -1,4 +1,4 @@
-"""Trials of an evaluation in a Ray cluster: an actor for each concurrent trial; no trial is repeated."""
+"""Trials of an evaluation in a Ray cluster: one actor per concurrent trial; no trial is repeated."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class RayTrials:
         self._kind = self._ray.remote(TrialActor).options(num_cpus=0, max_restarts=0, max_task_retries=0)
         self._idle: asyncio.Queue[Any] = asyncio.Queue()
         for _ in range(width):
-            self._idle.put_nowait(None)  # None stands for an actor that starts when needed
+            self._idle.put_nowait(None)  # None stands for an actor that is started when needed
 
     async def run(self, case: Case, agent: Agent, settings: dict[str, Any]) -> Trial:
-        """Run a trial in an actor. If the process ends, the trial fails, because its effects are unknown."""
+        """Run a trial in an actor. If the actor's process dies, the trial fails: its effects are unknown."""
         idle = await self._idle.get()
         actor = self._kind.remote() if idle is None else idle
         # Send the case without its evaluators, which stay in this process.
@@ -81,7 +81,7 @@ class RayTrials:
 
 @asynccontextmanager
 async def ray_trials(make_agent: MakeAgent, attempt: Try, width: int) -> AsyncIterator[RayTrials]:
-    """Yield actors in the cluster of this program, or else in a local one that ends with the block."""
+    """Yield actors in the cluster that the program is connected to, else in a local one for this block."""
     is_own = await asyncio.to_thread(connect, "local", "pal")
     trials = RayTrials(make_agent, attempt, width)
     try:

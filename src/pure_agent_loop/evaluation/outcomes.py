@@ -1,4 +1,4 @@
-"""Outcomes of trials, and the file with a line for each, from which an evaluation resumes."""
+"""Outcomes of trials, and the file that has a line for each, so that an evaluation can be resumed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pure_agent_loop.support.text import as_text, shorten, to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
 LOG = logging.getLogger("pure_agent_loop.evaluation")
-Values: TypeAlias = "dict[str, array[float]]"  # by name, a number for each trial
+Values: TypeAlias = "dict[str, array[float]]"  # numbers by name, one for each trial
 MEASURES = ("seconds", "steps", "tokens", "cost")
 MAX_SPOOLED = 1_000_000  # maximum bytes of outcomes in memory; more go into a temporary file
-MAX_ROWS, MAX_CHARS = 500, 5_000  # maximum shown in a notebook
+MAX_ROWS, MAX_CHARS = 500, 5_000  # maximum rows and characters shown in a notebook
 _MARKS = {True: "✓", False: "✗"}
-_HEAD = b'{"identity":'  # first bytes of each line of an outcome file; other files are not changed
+_HEAD = b'{"identity":'  # first bytes of each line of an outcome file; files without them are not changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +218,14 @@ class Trials:
 
 
 class _TemporaryFile(tempfile.SpooledTemporaryFile[bytes]):
-    """Temporary file that is closed when no object refers to it."""
+    """Temporary file that is closed once no object refers to it."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class OutcomeFile:
-    """File of outcomes, open for appending and locked for other processes.
+    """File of outcomes, open for appending and locked against other processes.
 
     Args:
         path: The file; created if missing. A line that a killed process left unfinished is removed. None for
@@ -235,7 +235,7 @@ class OutcomeFile:
         trials: The trials of the evaluation.
 
     Raises:
-        ConfigError: The file cannot be opened, another process has it open, or it has other content.
+        ConfigError: The file cannot be opened, another process has it open, or it is not an outcome file.
     """
 
     def __init__(
@@ -257,15 +257,15 @@ class OutcomeFile:
             raise
 
     def _find_finished(self, file: BinaryIO, path: Path) -> None:
-        """Lock the file, find its finished outcomes, remove an unfinished line, and log how many do not fit.
+        """Lock the file, find its finished outcomes, remove an unfinished line, and warn about others.
 
-        Outcomes that ended with an error are not finished. Outcomes of another model are not logged, because
-        a file may have those of several models.
+        Outcomes with an error do not count as finished. The warnings do not count outcomes of other models,
+        because a file may have outcomes of several models.
         """
         if not try_lock(file.fileno()):
             raise ConfigError(notice("library.outcomes_locked", path=path))
         numbers = {name: number for number, name in enumerate(self._trials.cases)}
-        others = array("b", [0]) * len(self._trials)  # by trial: a bit for each of `PARTS` that differs
+        others = array("b", [0]) * len(self._trials)  # for each trial, a bit per differing part of `PARTS`
         for offset, end, line in read_lines(path):
             self._end, repeat = end, line.outcome.repeat - 1
             number = numbers.get(line.outcome.case)
@@ -316,7 +316,7 @@ class OutcomeFile:
         self._offsets[place], self._end = self._end, self._end + len(line)
 
     def close(self) -> None:
-        """Close the file, so that other processes can open it. A temporary file stays open, to be read."""
+        """Close the file, so that other processes can open it. A temporary file stays open for reading."""
         if self._path is not None:
             self._file.close()
 
@@ -401,5 +401,5 @@ def _unwritable(path: object, error: OSError) -> ConfigError:
     return ConfigError(notice("library.cannot_be_written", path=path, error=error.strerror or error))
 
 
-# Earlier name of this class.
+# Former name of this class.
 Outcome = CaseOutcome

@@ -24,7 +24,7 @@ class ScoredResult(Protocol):
 
 
 class Progress:
-    """Counts and shows results: on a terminal in one line that is updated, else in a line at intervals.
+    """Counts results and shows the count: on a terminal in an updated line, else in new lines at intervals.
 
     Args:
         write: Function called with the text.

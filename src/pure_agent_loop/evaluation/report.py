@@ -96,10 +96,10 @@ class EvaluationReport:
         (2021).
 
         Args:
-            k: From 1 to the smallest number of trials of a case.
+            k: From 1 to the smallest number of trials of any case.
 
         Raises:
-            ConfigError: A case has fewer trials.
+            ConfigError: A case has fewer than `k` trials.
         """
         return self._estimated(k)[1]
 
@@ -111,10 +111,10 @@ class EvaluationReport:
         arXiv:2406.12045 (2024).
 
         Args:
-            k: From 1 to the smallest number of trials of a case.
+            k: From 1 to the smallest number of trials of any case.
 
         Raises:
-            ConfigError: A case has fewer trials.
+            ConfigError: A case has fewer than `k` trials.
         """
         return self._estimated(k)[0]
 
@@ -130,10 +130,9 @@ class EvaluationReport:
         """Return a table with a row per case, a row for all cases, and a row with the totals.
 
         The column ``95 %`` is the confidence interval of the share of passed trials; see `wilson_interval`.
-        If each case has k > 1 trials, ``pass^k`` and ``pass@k`` are the shares of cases in which all trials,
-        and at least one trial, passed; see `pass_all` and `pass_at`. Costs are in US dollars, unless the
-        prices of
-        the agent are in another currency.
+        If each case has k > 1 trials, ``pass^k`` is the share of cases in which all trials passed, and
+        ``pass@k`` the share in which at least one did; see `pass_all` and `pass_at`. Costs are in US dollars,
+        unless the prices of the agent are in another currency.
 
         Args:
             style: ``text`` or ``markdown``.
@@ -182,7 +181,7 @@ class EvaluationReport:
         for chance.
 
         Args:
-            former: The run before, such as ``EvaluationReport.load("before.json")``.
+            former: Report of the former run, such as ``EvaluationReport.load("before.json")``.
 
         Raises:
             ConfigError: `former` is not a report.
@@ -391,12 +390,12 @@ class Reports:
         return self.table().rstrip()
 
     def compare(self) -> dict[tuple[str, str], Comparison]:
-        """Compare each report with each report before it, case by case; see `EvaluationReport.compare`.
+        """Compare each report with each earlier one, case by case; see `EvaluationReport.compare`.
 
-        The intervals are widened so that those of all pairs hold at once.
+        The intervals are widened so that those of all pairs hold simultaneously.
 
         Returns:
-            For each pair of names, the later report first, the differences from the earlier report.
+            The differences from the earlier report, for each pair of names (the later report comes first).
         """
         pairs = list(itertools.combinations(self.reports.items(), 2))
         return {
@@ -584,5 +583,5 @@ def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) 
     return "".join("  ".join(row).rstrip() + "\n" for row in zip(*columns, strict=True))
 
 
-# Earlier name of this class.
+# Former name of this class.
 Report = EvaluationReport

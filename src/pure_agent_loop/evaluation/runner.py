@@ -1,4 +1,4 @@
-"""Run many items concurrently, and stop when the next request would fail too."""
+"""Process many items concurrently, and stop when further requests would fail too."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 
 T = TypeVar("T")
 
-# Kinds of errors after which the next request would fail too.
+# Kinds of errors after which further requests would fail too.
 HOPELESS: frozenset[ErrorKind] = frozenset({"auth", "not_found", "quota"})
 LOST_AFTER = 3
 
 
 class FailureStreak:
-    """Stops an evaluation when the next request would fail as the last one did."""
+    """Stops an evaluation when further requests would fail like the last one."""
 
     def __init__(self) -> None:
         self._lost = 0
 
     def note(self, error: LLMError | None) -> None:
-        """Count a failed or successful request.
+        """Note the error of a request; None if it succeeded.
 
         Raises:
             LLMError: Further requests would fail too.

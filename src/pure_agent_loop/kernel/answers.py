@@ -17,7 +17,7 @@ from pure_agent_loop.support.text import as_text, counted
 
 
 async def look_for_more(step: Step) -> None:
-    """After an answer, continue the run if a correction, a stop hook or a new message requires it."""
+    """After an answer, continue the run if a correction, a stop hook or a new message requires this."""
     state, kit = step.state, step.kit
     if state.stop_reason != "completed":
         return

@@ -33,17 +33,17 @@ _NAME_END = re.compile("[:\uff1a]")
 
 
 def bind_kit(state: QueryState, kit: Kit) -> Kit:
-    """Bind a kit to a run, with its compactor and background; add the tool that reads truncated results."""
+    """Bind a kit, its compactor and background work to a run; add the tool that reads truncated results."""
     state.context.results_cut = state.context.results_cut or any_cut(state.messages)
     folder = ResultFolder(kit.results.folder)
     tasks, compactor = as_protocol(background_of(kit), RunAware), as_protocol(kit.compactor, KitAware)
-    if tasks is not None:  # the kit must not be bound yet, because each task's run binds it again
+    if tasks is not None:  # done before the kit is bound, because the run of each task binds it again
         kit = kit.replace(background=tasks.with_run(state, kit))
     tools = with_toolsets(kit).tools
     reading = ReadableTools(tools, folder, result_chars(state, kit), kit.prompts)
     if kit.timeouts.first_byte == FIRST_BYTE and is_on_this_machine(kit.client):
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None))
-    if getattr(kit.client, "takes_timeouts", False):  # the client applies the limits to each of its models
+    if getattr(kit.client, "takes_timeouts", False):  # the client applies the timeouts to each of its models
         limits = {"timeouts": (kit.timeouts.first_byte, kit.timeouts.idle)}
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None, idle=None), client_options=limits)
     watch = PrefixWatch(str if kit.redactor is None else kit.redactor.redact)
@@ -58,7 +58,7 @@ async def start_notices_of(kit: Kit) -> Sequence[AnyEvent]:
     if client is None:
         return others
     notices = await client.become_ready()
-    if notices and kit.redactor is not None:  # redact the secrets even before the first request
+    if notices and kit.redactor is not None:  # redact the client's secrets even before the first request
         kit.redactor.learn_clients(secrets_of(client))
     return [*(Event.notice(0, text, model=model_of(client)) for text in notices), *others]
 
@@ -131,7 +131,7 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
     Raises:
         ConfigError: A permission rule cannot match any argument of a tool, or a tool needs deps that are
             missing.
-        ToolExecutionError: A toolset failed, or took longer than a tool may.
+        ToolExecutionError: A toolset failed, or took longer than a tool is allowed to.
     """
     tools = _run_tools(kit)
     if tools is None:
@@ -155,7 +155,7 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
 
 
 async def release_toolsets(state: QueryState, kit: Kit) -> None:
-    """Close the toolsets of a run, what its calls have registered, and its silence watchdog."""
+    """Close a run's toolsets and silence watchdog, and the resources that its calls have registered."""
     for end in kit.at_end:
         if text := await end():
             await kit.emit(Event.notice(state.step, text))

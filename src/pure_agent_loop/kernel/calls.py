@@ -32,9 +32,9 @@ _ABANDONED: set[asyncio.Task[TimedOutcome]] = set()
 async def run_calls(step: Step) -> None:
     """Run the pending calls of a step and put each result into the state, in call order.
 
-    If a call waits for a person who cannot be asked here, no call runs and the run is suspended; only the
-    results of calls that began in an earlier process are kept. If a call is executed elsewhere, the other
-    calls run, and the run waits for its result.
+    If a call is waiting for a person who cannot be asked here, no call runs and the run is suspended; only
+    the results of calls that began in an earlier process are kept. If a call is executed elsewhere, the other
+    calls run, and the run then waits for the result of that call.
     """
     state = step.state
     calls = step.calls()
@@ -50,7 +50,7 @@ async def run_calls(step: Step) -> None:
         for batch in _batches(calls):
             for call in batch:
                 await _start(step, call)
-            await asyncio.sleep(0)  # quick calls finish here, so that no wait is needed
+            await asyncio.sleep(0)  # let quick calls finish, so that no wait is needed
             for call in batch:
                 outcome, seconds = await _outcome_of(step, call)
                 await finish(step, call, outcome, seconds)
@@ -89,7 +89,7 @@ def _fill_denied(step: Step, call: ToolCallRun) -> None:
     is_denied = ruling.kind == "PermissionDenied"
     if is_denied:
         message = prompts.tool_denied.format(reason=message)
-    message = message.replace("  ", " ")  # an empty reason leaves two spaces
+    message = message.replace("  ", " ")  # without a reason, the message has two spaces in its place
     call.outcome = failed(prompts, call.name, ruling.kind, message, hint=not is_denied)
 
 
@@ -263,7 +263,7 @@ def _call_record(step: Step, call: ToolCallRun) -> CallRecord:
 
 
 def decided_by(step: Step, call: ToolCallRun) -> str:
-    """Return what decided about a call: the ruling's reason, a person, or the permission mode."""
+    """Return what decided about a call: a reason from the ruling, a person, or the permission mode."""
     ruling, mode = call.ruling, step.kit.permissions.mode
     if ruling is not None and ruling.message:
         return ruling.message
@@ -305,7 +305,7 @@ def _unfinished(step: Step, call: ToolCallRun) -> tuple[str, bool]:
         return prompts.tool_not_started, True
     if not task.done() or task.cancelled() or task.exception() is not None:
         return prompts.tool_cancelled, True
-    if step.kit.hooks.after_tool:  # hooks have not processed this result, and might remove parts of it
+    if step.kit.hooks.after_tool:  # hooks that have not yet processed this result might remove parts of it
         return prompts.tool_cancelled, True
     outcome = cut_outcome(step, call, task.result().outcome)
     return history_text(step, call, outcome), outcome.is_error

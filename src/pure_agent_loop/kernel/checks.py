@@ -19,7 +19,7 @@ def check_deps(kit: Kit) -> None:
     """Reject a run without deps if a function needs them.
 
     Raises:
-        ConfigError: A function needs deps; the message names it and the type.
+        ConfigError: A function needs deps; the message names the function and the type of the deps.
     """
     if kit.deps is not None:
         return

@@ -102,9 +102,9 @@ class DoomLedger:
 
     Args:
         last: Digest of the last call.
-        count: Number of times the last call was repeated in a row.
+        count: Number of times the last call has been repeated in a row.
         text: Digest of the last answer's text.
-        texts: Number of times this text was repeated since the last new call or result.
+        texts: Number of times this text has been repeated since the last new call or result.
     """
 
     last: str = ""
@@ -299,4 +299,4 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-_name_digest = lru_cache(maxsize=256)(_digest)  # names and call ids recur
+_name_digest = lru_cache(maxsize=256)(_digest)  # cached, because names and call ids recur

@@ -50,7 +50,7 @@ Stage = Callable[[Step, ToolCallRun], Awaitable[Ruling | None]]
 async def decide(step: Step, calls: Sequence[ToolCallRun]) -> bool:
     """Decide about every pending call.
 
-    Returns: False if a call waits for a person who cannot be asked here. No call may run in that case.
+    Returns: False if a call is waiting for a person who cannot be asked here. No call may run in that case.
     """
     ledger, is_pending = step.state.permissions, False
     earlier: list[tuple[Tool, dict[str, Any]]] = []
@@ -163,7 +163,7 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
             await step.emit_permission(call, "deny", logged_failure(f"A hook before {call.name}", error))
             message = model_text("hook_failed", error=safe_str(error))
             return Ruling("deny", call.args, type(error).__name__, message)
-        if decision.context:  # held in the state, because the inbox is not saved with it
+        if decision.context:  # held in the state, which is saved, unlike the inbox
             step.state.held.append(Incoming(as_text(decision.context), synthetic=True))
         if decision.block:
             return Ruling("deny", call.args, "Blocked", as_text(decision.block))
@@ -171,7 +171,7 @@ async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ru
 
 
 async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Apply the rules, the mode, the tool's judge and `can_use_tool`; always returns a ruling."""
+    """Apply the rules, the mode, the tool's judge and `can_use_tool`; always return a ruling."""
     try:
         suggested = await _policy_decision(step, call, "first")
         refusal = await _refusal(step, call) if suggested.behavior == "ask" else None
@@ -242,7 +242,7 @@ async def _reconsider(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
 
 
 def _is_local_denial(step: Step, call: ToolCallRun) -> bool:
-    """Return True if a denial may come only from plan mode or a missing `on_ask`, so it decides nothing."""
+    """Return True if a denial may be due only to this process (plan mode, no `on_ask`) and must not count."""
     cannot_ask = call.tool is not None and call.tool.judge is not None and not _can_ask(step, call)
     return not _is_answered(step, call) and (cannot_ask or step.kit.permissions.mode == "plan")
 
@@ -258,7 +258,7 @@ def _can_ask(step: Step, call: ToolCallRun) -> bool:
 
 async def _check_changed(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
     """Apply deny rules to arguments that an answer, a hook or a function has changed."""
-    # `moment` is part of the effect's key, because an answer may change the arguments again.
+    # `moment` is part of the effect's key, because an answer may change arguments that were already checked.
     moment = "again" if ruling.behavior == "allow" else "asked"
     permission = await _policy_decision(step, call, moment)
     if permission.behavior != "deny":
@@ -284,7 +284,7 @@ async def _permission(step: Step, call: ToolCallRun, suggested: Permission) -> P
     context = permission_context(step, call, suggested)
     function = partial(can_use_tool or already_recorded, call.name, deepcopy(call.args), context)
     decision = await step.effect("permit", call, partial(_verdict, function))
-    # An allow without arguments accepts the suggestion; with arguments it is a new decision.
+    # An allow without new arguments accepts the suggestion; one with new arguments is a new decision.
     agrees = decision.behavior == "allow" and decision.updated_args is None
     return replace(decision, read_only=suggested.read_only) if agrees else decision
 
@@ -374,7 +374,8 @@ def _read_verdict(owner: str, verdict: object) -> Permission:
 async def _refusal(step: Step, call: ToolCallRun) -> Sequence[str] | None:
     """Return the error kind and message for a call that would fail; None if no problem is found.
 
-    A refusal is recorded, because the world changes, and a replay may have only the tool's schema.
+    A refusal is recorded: the same check may later give another result, and a replay may have only the tool's
+    schema.
     """
     refusal, tool = None, call.tool
     if not step.recorded("refusal", call):
@@ -406,7 +407,7 @@ async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
 
 
 async def ask_person(request: PermissionRequest, kit: Kit) -> Permission:
-    """Ask a person. A sync function runs in a thread, because it will block."""
+    """Ask a person. A sync function runs in a thread, because it blocks until the person has answered."""
     ask = kit.on_ask
     assert ask is not None
     try:

@@ -36,7 +36,7 @@ def delegate(state: QueryState, above: QueryState) -> None:
 
 
 class GuardMemory:
-    """Known values of a run, rebuilt unless its history was only extended."""
+    """Known values of a run; they are rebuilt whenever its history has not merely been extended."""
 
     def __init__(self) -> None:
         self._lead: list[str] = []
@@ -73,13 +73,13 @@ class GuardMemory:
         tool = kit.tools.get(name)
         source = entry.get("source") or shorten(f"{name}({', '.join(map(str, args.values()))})", MAX_SOURCE)
         call = guarded_call(name, args, kit) if name else None
-        text = for_people(text) if is_foreign(name, kit) else text  # its results are framed
+        text = for_people(text) if is_foreign(name, kit) else text  # remove the frame around its results
         is_trusted = tool is not None and tool.trusted
         self._knowledge.read(ReadText(text, source, call, is_trusted, entry.get("fields")))
 
 
 def guarded_call(name: str, args: Mapping[str, Any], kit: Kit) -> GuardedCall:
-    """Return a call as the rule sees it."""
+    """Return a call in the form that the guard's rule checks."""
     tool = kit.tools.get(name)
     if tool is None:
         return GuardedCall(name, args)
@@ -88,7 +88,7 @@ def guarded_call(name: str, args: Mapping[str, Any], kit: Kit) -> GuardedCall:
 
 
 def _names_in(schema: Any) -> Any:
-    """Return a schema without its values: a foreign schema could have a stranger's value as a default."""
+    """Return a schema without its values: in a foreign schema, a default could be a stranger's value."""
     if isinstance(schema, Mapping):
         values = ("const", "default", "enum")
         return {key: _names_in(inner) for key, inner in schema.items() if key not in values}
@@ -102,7 +102,7 @@ def is_foreign(name: str, kit: Kit) -> bool:
 
 
 def guard_reason(origins: Origins) -> str:
-    """Return what decided about a call: the strange values, or where all values come from."""
+    """Return the reason for a decision about a call: its strange values, or the origins of all values."""
     if origins.reason == "strange":
         told = [
             model_text(

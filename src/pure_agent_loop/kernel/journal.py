@@ -38,11 +38,11 @@ class Journal(Protocol):
             key: Key of the effect, such as ``step:model``, ``step:tool:call_id`` or ``step:permit:call_id``.
             run: Executes the effect; called at most once.
             about: For a tool: ``tool``, ``args``, and whether it is ``idempotent``. A tool may change things
-                outside, so a persistent journal records the intent before the call.
+                outside the run, so a persistent journal records the intent before the call.
         """
 
     def recorded(self, key: str) -> bool:
-        """Return True if this effect is recorded: `effect` then returns the record."""
+        """Return True if this effect has been recorded, so that `effect` would return the recorded result."""
 
     def intent_of(self, key: str) -> Mapping[str, Any] | None:
         """Return the recorded intent of a tool call begun in an earlier process, or None."""
@@ -54,7 +54,7 @@ class Journal(Protocol):
         """Record a changed part of an answer, given in plain form; only `change_of(part)` is kept."""
 
     def checkpoint(self, state: Checkpointed) -> None:
-        """Store the state of the run. Called when a step is prepared, and at the end."""
+        """Store the state of the run. Called when a step has been prepared, and at the end of the run."""
 
     def close(self) -> None:
         """Close the journal at the end of the run. May be called twice."""
@@ -108,7 +108,7 @@ class MemoryJournal:
 
 
 async def as_effect(value: T) -> T:
-    """Return the value: the effect to record if its result is already known."""
+    """Return the value; serves as an effect whose result is already known and only has to be recorded."""
     return value
 
 

@@ -72,7 +72,7 @@ class ResultLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolRetries:
-    """Retries of a tool marked ``idempotent`` before the model gets its error.
+    """Retries of a tool marked ``idempotent`` before the model gets the tool's error.
 
     Args:
         attempts: Maximum number of attempts.
@@ -177,7 +177,7 @@ async def compact_now(compactor: Compactor, state: QueryState) -> None:
 
 
 async def shorten(shortening: Awaitable[None], state: QueryState, kit: Kit) -> None:
-    """Await a compactor; redact the new messages, and report the changes that it did not report itself."""
+    """Await a compactor; redact the new messages, and report changes that the compactor did not report."""
     before, unreported = state.messages, state.context.unreported
     await shortening
     state.redact_changed(before, kit.redactor)
@@ -322,7 +322,7 @@ class Kit:
         return usage if price is None else replace(usage, cost=price.of(usage))
 
     def charge(self, usage: TokenUsage) -> TokenUsage:
-        """Charge usage to the shared budget, at its prices if set, and return the usage with its cost."""
+        """Charge usage to the shared budget, at the budget's prices if set; return the usage with cost."""
         if usage.cost is None and (self.limits.prices or self.budget is not None):
             usage = self.priced(usage)  # the usage may come from a record without a cost
         if self.budget is not None:

@@ -94,7 +94,7 @@ class ResultFolder:
         return (self.path / f"{name}.txt").read_bytes().decode("utf-8", "replace")
 
     def remove_named_in(self, texts: Iterable[str]) -> None:
-        """Remove the files that truncated texts name."""
+        """Remove the files that are named in truncated texts."""
         for text in texts:
             for mention in _MENTION.finditer(text):
                 with suppress(OSError):

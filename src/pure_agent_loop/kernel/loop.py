@@ -38,7 +38,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     Raises:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
-    if kit.redactor is not None and (outer := current_redactor()) is not None:  # a run within a run
+    if kit.redactor is not None and (outer := current_redactor()) is not None:  # a run inside another run
         outer.joined(kit.redactor.joined(outer))
     state.permissions.is_guarded |= kit.permissions.mode == "guard"
     # Tools and permission functions inherit the messages and the redaction.
@@ -56,7 +56,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
                 if kit.deps is not None:
                     check_made(kit)
                 await write_system_prompt(state, kit, begins=True)
-                if kit.facts is not None and not state.pending:  # results of pending calls come first
+                if kit.facts is not None and not state.pending:  # results of pending calls must precede facts
                     await write_facts(state, kit.facts, kit.journal)
                 while state.stop_reason is None and not _is_cancelled(kit) and not _leaves_before(state, kit):
                     await _take_step(state, kit, checker)
@@ -134,7 +134,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
 
 
 def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: LimitResult) -> tuple[str, bool]:
-    """Return the reason for a last answer, or an empty string, and whether the answer fits the limits."""
+    """Return the reason to ask for a last answer (empty if none), and whether it would fit the limits."""
     reason = state.must_close or (verdict.reason if verdict.action == "stop" else "")
     if not checker.counts:
         return reason, True
@@ -151,7 +151,7 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
 
 
 async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
-    """End the run with a failure; during the last request after a limit, the limit is the stop reason."""
+    """End the run with a failure; if the last request after a limit failed, the limit is the stop reason."""
     if kit.redactor is not None:
         kit.redactor.clean_error(error)
     message = safe_str(error) if isinstance(error, LLMError) else f"{type(error).__name__}: {safe_str(error)}"
@@ -168,8 +168,8 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
 
 
 async def _end(state: QueryState, kit: Kit) -> None:
-    """End the run, and give every call a result unless the run waits for an answer or a result."""
-    if state.stop_reason == BACKGROUNDED:  # record the inbox, because another process continues the run
+    """End the run, and give every call a result unless the run is waiting for an answer or a result."""
+    if state.stop_reason == BACKGROUNDED:  # record the inbox, because another process will continue the run
         kit.journal.take(kit.inbox, at_end=True)
     await end_background(state, kit)
     if state.stop_reason in WAITING:
@@ -192,7 +192,7 @@ def _leaves(kit: Kit) -> bool:
 
 
 def _leaves_before(state: QueryState, kit: Kit) -> bool:
-    """Return True if another process sends the next request; everything before that request is recorded."""
+    """Return True if another process is to send the next request; everything before it has been recorded."""
     return state.awaiting and _leaves(kit)
 
 

@@ -219,7 +219,7 @@ class Attempts(ABC):
                             await self.change_model(seen)
                         if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
                             await self.show(seen)
-                        if begun is not assembler.has_begun:  # not after a notice or a change of model
+                        if begun is not assembler.has_begun:  # a notice or a change of model does not set it
                             begun = assembler.has_begun
                             patience = kit.timeouts.idle if begun else kit.timeouts.first_byte
                         silence.after(patience)
@@ -311,10 +311,11 @@ class Attempts(ABC):
             raise exceeded from error
 
     async def check_day(self) -> None:
-        """Reject a request if the cost limit of the day is reached.
+        """Reject a request if the cost limit of the day has been reached.
 
         Raises:
-            LimitExceededError: The limit is reached; the message names it and the start of the next day.
+            LimitExceededError: The limit has been reached; the message names the limit and the start of the
+                next day.
         """
         kit, limits = self.kit, self.kit.limits.day_limits
         journal = as_protocol(kit.journal, DailyCosts)
@@ -357,7 +358,7 @@ class ModelCall(Attempts):
             self._partial = output.partial()
 
     async def _explain_miss(self) -> None:
-        """Send a notice that names what changed the prefix, if the server's cache missed because of it."""
+        """If a change of the prefix made the server's cache miss, send a notice that names the cause."""
         watch = self.kit.prefix_watch
         change = None if watch is None else watch.cause(self.state.rewritten)
         if change is not None:
@@ -508,7 +509,7 @@ class ModelCall(Attempts):
             sizes = (tokens, window) if tokens > window > 0 else None
             overflow.about = {"sizes": sizes, **(overflow.about or {})}
             raise overflow from error.__cause__
-        state.answers += 1  # so that the parts of the next attempt get other ids
+        state.answers += 1  # so that the parts of the next attempt get different ids
         title = explain(overflow).title
         await kit.emit(Event.retry(self.step.number, 1, 0.0, safe_str(overflow), self.shown, title=title))
 
@@ -550,7 +551,7 @@ class ModelCall(Attempts):
 
 
 def is_of_one_request(response: LLMResponse) -> bool:
-    """True if the response took a single request; the usage of several does not measure the history."""
+    """True if the response took a single request: the usage of several does not show the history's length."""
     requests = get(response.raw, "requests")
     return not isinstance(requests, int) or requests <= 1
 

@@ -1,7 +1,7 @@
 """Origins of a run's texts, read from its history, for ``guard`` mode; see `guard`.
 
-These texts are trusted: the user's messages without attached files, people's answers, the system prompt
-without a folder's notes, and results of tools marked ``trusted``. Everything else is untrusted: other
+These texts are trusted: the user's messages (but not attached files), people's answers, the system prompt
+(but not a folder's notes), and results of tools marked ``trusted``. Everything else is untrusted: other
 results, files, the model's answers, summaries, facts and notices, a subagent's task, and the descriptions of
 tools that a toolset lists.
 
@@ -25,7 +25,7 @@ from pure_agent_loop.support.parsing import parsed_object
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import CalledFunction, HistoryMessage
 
-MAX_KEPT_CHARS = 4_000  # characters kept of a removed result, to find where a value comes from
+MAX_KEPT_CHARS = 4_000  # characters kept of a removed result, so that origins of values can still be found
 MAX_KEPT_FIELDS = 500  # fields kept of a removed result
 MAX_KEPT = 200  # removed results kept
 Entry = dict[str, Any]

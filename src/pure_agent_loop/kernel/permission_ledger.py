@@ -34,8 +34,8 @@ class PermissionLedger:
         always_allowed: Tools, rules and individual calls that a person allowed for the whole run.
         denied_rounds: Number of consecutive rounds without an allowed call.
         known: What people wrote in answers, and recipients that they made known; see `Permission`.
-        is_guarded: True once the run was in ``guard`` mode; from then on, the history records where its texts
-            come from.
+        is_guarded: True once the run has been in ``guard`` mode; after that, the history records where its
+            texts come from.
     """
 
     rulings: dict[str, Ruling] = field(default_factory=dict)
@@ -115,8 +115,8 @@ class PermissionLedger:
         """In ``guard`` mode, treat texts as the user's own words.
 
         Args:
-            about: Origins of the values in the call that the texts answer. A strange value among them does
-                not become known because a text repeats it.
+            about: Origins of the values in the call that the texts answer. A strange value among these does
+                not become known merely because a text repeats the value.
         """
         strange = [origin["value"] for origin in about if origin["is_strange"]]
         texts = tuple(without(text, strange) for text in texts) if self.is_guarded else ()
@@ -128,7 +128,7 @@ class PermissionLedger:
         return ruling is not None and ruling.kind == NO_CALLS_LEFT
 
     def count_round(self, calls: Sequence[ToolCall]) -> None:
-        """Count a round whose calls were denied, and none allowed; any other round resets `denied_rounds`."""
+        """Count a round if a call in it was denied and none was allowed; otherwise, reset `denied_rounds`."""
         allowed, refused = False, False
         for call in calls:
             ruling = self.rulings[call.id]
@@ -137,7 +137,7 @@ class PermissionLedger:
         self.denied_rounds = self.denied_rounds + 1 if refused and not allowed else 0
 
     def forget_refusals(self) -> None:
-        """Clear the denials, which belong to an earlier task."""
+        """Clear the denials, because they belong to an earlier task."""
         self.denied, self.denied_rounds = {}, 0
 
     def refuse(self, calls: Sequence[ToolCall], message: str) -> None:

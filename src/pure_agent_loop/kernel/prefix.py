@@ -1,8 +1,8 @@
 """Prompt prefix: where a request first differs from the previous one, and which code changed it.
 
 A server reads a prompt from its cache up to the first difference, in the order tools, system prompt,
-messages. Code that changes data already sent puts its name into `QueryState.rewritten`, so that no guess is
-needed.
+messages. Code that changes data that has already been sent puts its own name into `QueryState.rewritten`, so
+that the cause of a difference need not be guessed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class PrefixChange(PlainForm):
         offset: Number of equal characters at the beginning of the entry's JSON.
         kept: Number of characters in the previous request before the difference.
         total: Number of characters in the previous request.
-        before: Excerpt of the previous request, from shortly before the difference; empty if the request had
-            ended there.
+        before: Excerpt of the previous request, from shortly before the difference; empty if that request
+            ends there.
         after: Excerpt of this request at the same position.
         writer: Code that made the change: a name in `QueryState.rewritten`, ``program`` for the caller's
             messages, prompt or tools, ``client`` for the client's tool mode or what the client has learned
@@ -138,7 +138,7 @@ def _unmarked(value: Any) -> Any:
 
 
 class PrefixWatch:
-    """Keeps the last two requests of a run, to name what changed the prefix if the server's cache missed.
+    """Keeps the last two requests of a run, so that the cause of a cache miss at the server can be named.
 
     A change by the client, after it has learned from a rejected request, is reported in a separate notice.
 

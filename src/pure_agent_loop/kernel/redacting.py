@@ -40,7 +40,8 @@ class ResponseRedactor:
     def redact(self, response: LLMResponse) -> LLMResponse:
         """Return the response without secrets; call arguments are unchanged.
 
-        If the response contains a secret, all token details are left out, because they hold its pieces.
+        If the response contains a secret, all token details are left out, because they hold pieces of the
+        secret.
         """
         if response.token_details:
             calls = [call.arguments for call in response.tool_calls]

@@ -23,7 +23,7 @@ _ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
 _OF_CALLS = ("tool_choice", "parallel_tool_calls")  # options that only a request with tools may have
 Tools: TypeAlias = "list[dict[str, Any]] | None"
 SHORT_ANSWER = 100  # tokens
-CHARS_A_TOKEN = 2  # characters of a result per token of the window: a result fills at most about half of it
+CHARS_A_TOKEN = 2  # characters of a result per token of the window, so that it fills about half the window
 
 
 class Request(NamedTuple):
@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
     Args:
         messages: The history, system message first; in wire form unless the client takes `meta`.
-        tools: Tool schemas; None without tools.
+        tools: Tool schemas; None if there are no tools.
     """
 
     messages: list[Message]
@@ -46,7 +46,7 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = kit.options
-    if state.answer.output_raised:  # with an unchanged limit, the call would be truncated again
+    if state.answer.output_raised:  # with an unchanged limit, the output would be truncated again
         limits = {name: options[name] for name in TOKEN_LIMITS if isinstance(options.get(name), int)}
         options = {**options, **{name: 2 * limit for name, limit in limits.items()}}
     allowed = may_call(state, kit)
@@ -128,7 +128,7 @@ def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
     answer = state.usage.completion_tokens // (state.ledger.steps or 1)
     answer = answer if answer < SHORT_ANSWER else SHORT_ANSWER
     total, _ = state.context.length(state.messages, partial(fixed_tokens, state, kit))
-    if not state.context.tokens:  # an estimated length lacks the last response
+    if not state.context.tokens:  # an estimated length does not include the last response
         total += answer
     usage = TokenUsage(total - answer, answer, total, estimated=True)
     is_paid = kit.limits.max_cost is not None or kit.budget is not None

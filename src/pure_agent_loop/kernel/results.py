@@ -1,6 +1,6 @@
 """Finish a call: process its outcome in stages, then store it in the state, the message part and the event.
 
-`redacted_outcome` comes before the stages, inside the effect, so that no record holds a secret.
+`redacted_outcome` runs before the stages, inside the effect, so that no record holds a secret.
 """
 
 from __future__ import annotations

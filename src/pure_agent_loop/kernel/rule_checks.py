@@ -32,7 +32,7 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
         subagents: Manager of the agent's subagents, which may have further tools.
 
     Raises:
-        ConfigError: A rule cannot match any call; the message names it and the most similar name.
+        ConfigError: A rule cannot match any call; the message names the rule and, if known, a similar name.
     """
     lending = as_protocol(subagents, ProvidesTools)
     lent = () if lending is None else lending.lent_tools()
@@ -49,7 +49,8 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
 async def check_listed(rules: PermissionRules, tools: Iterable[Tool], kit: Kit, step: int) -> None:
     """Check the rules again once the toolsets have listed their tools.
 
-    A rule for an unknown name may be for a tool of a later step; the first step sends a notice about it.
+    A rule for an unknown name may be for a tool of a later step, so it only causes a notice in the first
+    step.
 
     Raises:
         ConfigError: A rule cannot match any argument of the tool it names.

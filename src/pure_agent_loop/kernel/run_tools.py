@@ -80,7 +80,7 @@ class RunTools(ToolRegistry):
         tools = await self._listed(replace(context, enter=self.enter, tell=self._note), journal)
         given = list(self.given)
         self.is_listed_anew = list(tools) != list(self._in_step)
-        if list(self._tools.values()) == [*given, *tools]:  # unchanged tool objects
+        if list(self._tools.values()) == [*given, *tools]:  # the tool objects are unchanged
             return False
         self._tools.clear()  # keep the dict object, because it is shared
         self._tools.update((tool.name, tool) for tool in [*given, *tools])
@@ -90,7 +90,7 @@ class RunTools(ToolRegistry):
 
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         number = 0
-        while journal.recorded(key := f"{context.step}:tools:{number}"):  # lists recorded by a killed process
+        while journal.recorded(key := f"{context.step}:tools:{number}"):  # recorded by a killed process
             await journal.effect(key, partial(as_effect, []))
             number += 1
         tools = self._usable(
@@ -135,7 +135,7 @@ class RunTools(ToolRegistry):
         return {**tool.to_openai_schema(self._prompts)["function"], "flags": flags_of(tool)}
 
     async def enter(self, toolset: Toolset) -> None:
-        """Enter a toolset for this run, unless it is entered."""
+        """Enter a toolset for this run, unless it is already entered."""
         keeper = self._held.get(id(toolset))
         if keeper is None:
             keeper = self._held[id(toolset)] = _keeper_of(toolset)
@@ -174,7 +174,7 @@ def _keeper_of(toolset: Toolset) -> _Keeper:
 
 
 class _Keeper:
-    """Holds a toolset open in a separate task, as some must be exited in the task that entered them.
+    """Holds a toolset open in a task, because some must be exited by the same task that entered them.
 
     Args:
         key: Key of this keeper in `_OPEN`.
@@ -202,7 +202,7 @@ class _Keeper:
                 del _OPEN[self._key]
 
     async def ready(self) -> None:
-        """Wait until the toolset is entered, or raise its error."""
+        """Wait until the toolset has been entered, or raise its error."""
         if not self._entered.is_set():
             entered = asyncio.create_task(self._entered.wait())
             try:

@@ -2,8 +2,8 @@
 
 1.  Only the methods here append to `messages`; earlier messages change only through `replace_messages`.
 2.  A response with calls puts them into `pending` until each has its one result. Then the results are
-    appended in call order. So `messages` holds a call without its result only between these two moments;
-    `close` adds missing results early.
+    appended in call order. So only between these two moments does `messages` hold a call without its result.
+    `close` adds missing results at the end of a run.
 3.  Call ids are unique in the whole history; a duplicate id from a server is replaced when the response is
     added.
 4.  `stop_reason` is set once; only `go_on` and `resume` clear it. While it is set, only the results of
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
     from pure_agent_loop.support.secrets.redaction import Redactor
 else:
-    HistoryMessage = Message  # at run time any dict, because a saved state is checked against the annotations
+    HistoryMessage = Message  # at run time, any dict is accepted when a saved state is checked
 
 # -- final answer in progress: cut off and continued, empty and requested again, or complete -------------
 
 MAX_CONTINUATIONS = 3
 ONCE_MORE = ("continue_answer", "empty_answer")  # prompts that ask the model to continue
-_LATER = ("corrections", "tools", "own_prompt")  # fields that older states lack
+_LATER = ("corrections", "tools", "own_prompt")  # fields that are missing from older states
 _LEDGERS: dict[str, Any] = {"ledger": LimitLedger, "doom": DoomLedger, "context": ContextLedger}
 
 
@@ -67,9 +67,9 @@ class AnswerDraft:
     Args:
         pieces: The text; several pieces if the answer was cut off and continued.
         note: Sentence that names the limit that ended the run; it follows the answer.
-        asked_again: True once the model was asked again after an empty answer.
-        output_raised: True once the output limit cut off a call or the whole answer; requests then double the
-            caller's limit.
+        asked_again: True once the model has been asked again after an empty answer.
+        output_raised: True once the output limit has cut off a call or the whole answer; later requests have
+            twice the caller's limit.
     """
 
     pieces: list[str] = field(default_factory=list)
@@ -506,7 +506,7 @@ class QueryState:
         self.stop_hook_count += self.stop_hook_active
         self.corrections *= reason == "correction"
         self.output = self.live_output = None
-        self.tool_rounds = 0  # the new message may need another round of tools
+        self.tool_rounds = 0  # start counting again: the new message may need more rounds of tools
         self.task_at = len(self.messages)
         self.add_user(text, media, synthetic=synthetic)
 

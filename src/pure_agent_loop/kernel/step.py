@@ -35,7 +35,7 @@ class ToolCallRun:
 
     Args:
         tool: The tool with the call's name; None if it does not exist.
-        args: The effective arguments, which hooks and persons may have changed.
+        args: The effective arguments, which hooks and people may have changed.
         earlier: Tools and arguments of earlier calls that may change something and were not denied.
         ruling: The ruling on the call; None before the decision.
         asked: True if a person has decided.
@@ -236,7 +236,7 @@ class Step:
             return None
 
     def emit_permission(self, call: ToolCallRun, behavior: str, message: str) -> Awaitable[None]:
-        """Emit the decision about a call, or the fact that a person has to decide."""
+        """Emit the decision about a call, or emit that a person has to decide."""
         title = self.title(call, "asks") if behavior == "ask" else ""
         origins = call.origins or (() if call.ruling is None else call.ruling.origins)
         event = Event.permission(

@@ -31,10 +31,10 @@ NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dep
 DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")
 BRIDGE = "OK."  # assistant text inserted between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
-# Output limit, as each protocol names it.
+# Names of the output limit in the protocols.
 LIMIT_FIELDS = (*TOKEN_LIMITS, "max_output_tokens", "maxOutputTokens")
-LEAST_ROOM = 1_024  # tokens; a shorter answer is useless, so the history is shortened instead
-_SHORT_ID = 24  # length of the id that replaces one a server rejects
+LEAST_ROOM = 1_024  # tokens to leave for an answer; less is useless, so the history is shortened instead
+_SHORT_ID = 24  # length of the replacement for an id that a server rejects
 _CONTENT = methodcaller("get", "content")
 _PLAIN_ID = re.compile("[a-zA-Z0-9_-]+")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -156,13 +156,13 @@ def _without_meta(messages: Sequence[Message], origin: str) -> Sequence[Message]
 
 
 def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) -> Iterator[Message]:
-    """Remove `meta`, and send the reasoning back as the profile requires."""
+    """Yield messages without `meta`, but with the reasoning in the field that the profile requires."""
     is_whole = profile.echo_scope == "history"
     start = 0 if is_whole else newest_question_at(messages)
     for number, message in enumerate(messages):
         plain = for_origin(message, origin) if META in message else message
         if number >= start and (message.get("tool_calls") or (is_whole and message["role"] == "assistant")):
-            # The field is empty if the reasoning is unknown, as in a history from another source.
+            # In a history from another source, the reasoning is unknown; the field is then empty.
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
         yield plain
@@ -263,9 +263,9 @@ def short_id(call_id: str, length: int) -> str:
 def simplify_schema(schema: object, without: frozenset[str]) -> Any:
     """Remove keywords from a JSON Schema, and replace them with equivalents if possible.
 
-    ``$ref`` is expanded (a recursive reference becomes any object), ``const`` becomes an ``enum`` with one
-    value, and a choice (``anyOf``, ``oneOf``) becomes its first branch that is not null. The tool still
-    validates its arguments.
+    ``$ref`` is expanded (a recursive reference becomes a schema for any object), ``const`` becomes an
+    ``enum`` with one value, and a choice (``anyOf``, ``oneOf``) becomes its first branch that is not null.
+    The tool still validates its arguments.
     """
     return _simple(schema, without, _definitions_of(schema), ())
 

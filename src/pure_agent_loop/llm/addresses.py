@@ -50,7 +50,7 @@ def _address_of(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def has_proxy(url: str) -> bool:
-    """Return True if the environment or the system configures a proxy. The SDK applies ``NO_PROXY``.
+    """Return True if the environment or the system sets a proxy; ``NO_PROXY`` is left to the SDK.
 
     Args:
         url: The server's URL. Requests to this machine never use a proxy.

@@ -136,9 +136,9 @@ def _check(value: object, depth: int = 0) -> None:
 
 
 def check_numbers(written: object, made: object) -> None:
-    """Reject non-finite floats that were converted from JSON, such as ``"NaN"`` or a huge number.
+    """Reject non-finite floats that a conversion made from JSON values such as ``"NaN"`` or a huge number.
 
-    Such a value is allowed where it stays a string, and a type's default may be infinite.
+    ``"NaN"`` is allowed if it stays a string, and so is a type's infinite default.
 
     Raises:
         ValueError: `made` holds a non-finite number from `written`.
@@ -173,7 +173,7 @@ def _holds_infinite(value: object, depth: int = 0) -> bool:
         value = list(value.values())
     elif not isinstance(value, (list, tuple, set, frozenset)):
         names = [*getattr(type(value), "__slots__", ()), *getattr(value, "__dict__", ())]
-        # Check only the fields that were set in a pydantic model.
+        # Of a pydantic model, check only the fields that were set.
         names = getattr(value, "model_fields_set", names)
         value = [getattr(value, name, None) for name in names]
     return any(_holds_infinite(item, depth + 1) for item in value)

@@ -21,10 +21,10 @@ class BaseLLMClient(ABC):
     Set `takes_meta` to True to get messages with the key ``meta``, which holds their reasoning; never send
     ``meta`` to a server. A client for several models sets `origin` to a different string per model: fields
     that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts` to
-    True to get a run's timeouts as the option ``timeouts`` and apply them yourself: the maximum seconds until
-    a response begins, and between two pieces of it; None for no limit. Set `takes_server_tools` to True to
-    get the option ``server_tools`` with those of the agent's tools that the server runs, in the shape of its
-    protocol.
+    True to get a run's timeouts as the option ``timeouts`` and apply them yourself. They are the maximum
+    seconds until a response begins, and between two of its pieces; None means no limit. Set
+    `takes_server_tools` to True to get the option ``server_tools`` with those of the agent's tools that the
+    server runs, in the shape of its protocol.
     """
 
     takes_meta: bool = False
@@ -37,7 +37,7 @@ class BaseLLMClient(ABC):
 
         Args:
             messages: The history in the chat-completions shape, system message first.
-            tools: Tool schemas in the same protocol's shape, or None.
+            tools: Tool schemas in the chat-completions shape, or None.
             kwargs: Request options such as ``temperature``; ignore unknown ones.
 
         Raises:
@@ -169,7 +169,7 @@ def model_of(client: object) -> str:
 
 
 def origin_of(client: object) -> str:
-    """Return the name of the client's server and model; fields that these add are sent back only to them."""
+    """Return the name of a client's server and model. Fields that they add are sent back to no others."""
     origin = getattr(client, "origin", None)
     if isinstance(origin, str) and origin:
         return origin

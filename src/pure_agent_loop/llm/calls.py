@@ -2,17 +2,18 @@
 
 Rules:
 
-1.  A fragment belongs to the call with its index (among several, to the one with its id), unless it clearly
-    starts another call. Without an index, it continues the call with its id, else the last call.
+1.  A fragment belongs to the call with its index (if several calls have that index, to the one with its id),
+    unless it clearly starts another call. Without an index, it continues the call with its id, else the last
+    call.
 2.  Only a fragment with a name, or with a new index and a new id, starts another call. Without indexes,
     adjacent fragments with names in one delta are different calls.
 3.  After complete arguments, a fragment with a name starts another call if it has a new id, another name, or
     arguments that are not a repetition. After truncated arguments, only another name starts another call;
-    after unreadable ones, a new id does too. Before any arguments, only a new id does, with another name or
-    without arguments.
-4.  An id that changes within a call is ignored from then on.
-5.  If calls assembled this way hold unreadable arguments, but sorting the fragments by id alone, or by
-    index alone, makes every call readable, that order is used.
+    after unreadable arguments, so does a new id. Before any arguments, a fragment starts another call only if
+    it has a new id, and either another name or no arguments.
+4.  Once the id has changed within a call, that call's ids are ignored.
+5.  If calls assembled this way hold unreadable arguments, but sorting the fragments by id alone, or by index
+    alone, makes every call readable, that sorting is used.
 6.  Calls are ordered by their first fragments; ids are unique, and generated if missing.
 7.  Arguments are parsed once, at the end; invalid or truncated ones are marked, never guessed.
 """
@@ -36,7 +37,7 @@ from pure_agent_loop.support.text import clean_text, shorten
 
 # Accepts raw control characters in strings, which weak models write.
 _LENIENT = JsonDecoder(strict=False)
-Parsed: TypeAlias = "tuple[JsonObject, str | None]"  # the arguments, and the reason for rejecting them
+Parsed: TypeAlias = "tuple[JsonObject, str | None]"  # the arguments, and the reason if they are rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +216,12 @@ class CallGatherer:
 
     @property
     def written(self) -> str:
-        """Names and arguments so far."""
+        """Names and arguments of all calls so far."""
         return "".join([call.name + call.text for call in self._calls])
 
     @property
     def is_begun(self) -> bool:
-        """True if a fragment had an id; if no name or arguments followed, a call was lost."""
+        """True if a fragment had an id; if `finish` then returns no call, one was lost."""
         return any(call.id for call in self._calls)
 
     def finish(self, cut_off: str = "") -> list[ToolCall]:

@@ -50,7 +50,7 @@ class BodyReader:
         self._kind = ""  # "events" or "document", once detected
         self._document = bytearray()
         self._decoder = SSEDecoder()
-        self._choice: int | None = None  # index of the choice to read, because a server may send several
+        self._choice: int | None = None  # index of the one choice to read; a server may send several
         self._others: OtherChoices | None = None
         self._has_text = self._has_calls = False
         self._reason = ""  # the newest finish reason
@@ -101,7 +101,7 @@ class BodyReader:
                 else:
                     yield held
                     held = delta
-        except LLMError:  # deliver the deltas before the unreadable event
+        except LLMError:  # first deliver what preceded the unreadable event
             if held is not None:
                 yield held
             raise
@@ -173,7 +173,7 @@ class BodyReader:
 
 
 def _usual(data: JsonFields) -> Delta | None:
-    """Read a chunk of the common form quickly, as `parse_chunk` would; None for any other chunk."""
+    """Read a chunk of the common form, faster than `parse_chunk`; None for any other chunk."""
     choices, raw_usage = data.get("choices"), data.get("usage")
     usage = TokenUsage.from_openai(raw_usage) if type(raw_usage) is dict else None
     if type(choices) is not list or "error" in data or (raw_usage is not None and usage is None):
@@ -185,7 +185,7 @@ def _usual(data: JsonFields) -> Delta | None:
 
 
 def _usual_choice(choice: JsonObject, usage: TokenUsage | None) -> Delta | None:
-    # Another index, and fields that hold the answer elsewhere, need the slow path.
+    # A choice with an index above 0, or with the answer outside `delta`, needs the slow path.
     if choice.get("index") or "delta" not in choice or "message" in choice or "usage" in choice:
         return None
     delta, reason = choice["delta"], choice.get("finish_reason")
@@ -270,7 +270,7 @@ def parse_chunk(data: object) -> Delta:
 def parse_completion(data: object) -> Delta:
     """Read a whole (not streamed) chat completion.
 
-    A missing finish reason is accepted, but null means an incomplete response.
+    A missing finish reason is accepted, but a finish reason of null means that the response is incomplete.
 
     Raises:
         LLMError: The completion has no choice, holds an error object, or has an unknown shape.
@@ -330,7 +330,7 @@ def _parse_answer(data: object, places: tuple[str, str]) -> Delta:
 
 
 def _token_details(choice: object, data: object) -> JsonObject | None:
-    """Return log-probabilities and token ids; vLLM puts the prompt's next to the choices."""
+    """Return log-probabilities and token ids; vLLM puts those of the prompt next to the choices."""
     places = {"logprobs": choice, "token_ids": choice, "prompt_logprobs": data, "prompt_token_ids": data}
     details = {name: get(place, name) for name, place in places.items()}
     return {name: value for name, value in details.items() if isinstance(value, (dict, list))} or None
@@ -434,7 +434,7 @@ def _object(value: object) -> Any:
 
 
 def _content(content: object) -> tuple[str, str]:
-    """Return the (text, reasoning) of a message's content: a string, None or parts."""
+    """Return the (text, reasoning) of a message's content, which may be a string, None or parts."""
     if content is None:
         return "", ""
     if isinstance(content, str):

@@ -1,8 +1,8 @@
 """Break up control tokens in request data, and restore them in responses. Pure: no I/O.
 
-Servers of open models turn ``<|im_end|>`` into the token that ends a turn, whether a person, a file or a tool
-wrote it. With a joiner after the first character, the token is plain text. The joiner is U+2060 (word
-joiner): invisible, without effect on shapes or line breaks, kept by tokenizers, and rare in text.
+Servers of open models turn the text ``<|im_end|>`` into the token that ends a turn, even if it comes from a
+person, a file or a tool. With a joiner after its first character, it stays plain text. The joiner is U+2060
+(word joiner): invisible, without effect on shapes or line breaks, kept by tokenizers, and rare in text.
 
 A token that already holds joiners gets one more, and exactly one is removed again, so a round trip changes
 nothing. Characters may be JSON escapes of any depth: text and raw JSON are treated alike.
@@ -76,7 +76,7 @@ class ControlTokens:
         seconds: dict[str, set[str]] = {first: {JOINER} for first in rests}
         for token in tokens:
             seconds[token[0]] |= {token[1], "\\"} if token[1] in '"/' else {token[1]}
-        # One pattern each, because a search for a literal first character is much faster than one for a set.
+        # One pattern per first character, because searching for a literal is much faster than for a set.
         self._starts = {
             first: re.compile(re.escape(first) + ("." if "*" in those else f"[{re.escape(''.join(those))}]"))
             for first, those in seconds.items()
@@ -104,7 +104,7 @@ class ControlTokens:
     def break_request(self, body: JsonObject, history: Sequence[JsonFields]) -> None:
         """Break up the tokens in the messages and tools of a request, in place.
 
-        Tokens at the start of the system prompt stay, because callers control some models with one
+        Tokens at the start of the system prompt are kept, because some models are controlled by one there
         (``<|think|>``).
 
         Args:
@@ -138,7 +138,7 @@ class ControlTokens:
         return self._may_hold_token(text) and self._token.search(text) is not None
 
     def _may_hold_token(self, text: str) -> bool:
-        """Return False if no token can begin in a string; several times as fast as the pattern."""
+        """Return False if no token can begin in a string; much faster than a search for whole tokens."""
         starts = self._starts.items()
         return "\\u" in text or any(first in text and start.search(text) for first, start in starts)
 
@@ -156,7 +156,7 @@ class ControlTokens:
         return TokenMender(self)
 
     def mend_part(self, text: str, start: int) -> tuple[str, str]:
-        """Return unfinished text with its tokens restored, and the end of it that may be a partial token.
+        """Restore tokens in unfinished text; return it, and separately an end that may be a partial token.
 
         Args:
             start: Index before which no text is held back.
@@ -221,7 +221,7 @@ class _RestoredText:
         known, self._held = (
             (self._tokens.mended(whole), "") if is_last else self._tokens.mend_part(whole, start)
         )
-        # Text already restored, which must not be restored again.
+        # Keep only what follows the last joiner, because restored text must not be restored again.
         self._seen = _JOINED.split(known[-_SEEN:])[-1]
         return known[start:]
 
@@ -237,7 +237,7 @@ def _without_joiner(token: re.Match[str]) -> str:
 
 
 def meant_name(name: str, known: Callable[[str], object]) -> str:
-    """Return the tool that a name with control tokens or a protocol namespace refers to.
+    """Return the name of the tool meant by a name with control tokens or a protocol namespace.
 
     Args:
         name: The name as received: ``look<|channel|>commentary`` or
@@ -255,7 +255,7 @@ def meant_name(name: str, known: Callable[[str], object]) -> str:
 
 
 def meant_arguments(text: str) -> str:
-    """Return the only JSON object between control tokens; else an empty text."""
+    """Return the JSON object between control tokens if there is exactly one; else an empty string."""
     tokens = control_tokens(None)
     pieces = [] if tokens is None else tokens.pieces(text)
     objects = [piece for piece in pieces if piece.startswith("{")]
@@ -270,5 +270,5 @@ def _cached_tokens(tokens: tuple[str, ...] | None) -> ControlTokens | None:
     return ControlTokens(table) if table else None
 
 
-# The bound method itself, without a wrapper, because it is called for each request.
+# The cached function itself, without a wrapper, because it is called for each request.
 control_tokens: Callable[[Collection[str] | None], ControlTokens | None] = _cached_tokens  # type: ignore[assignment] # a tuple

@@ -34,7 +34,7 @@ def extra_of(value: object, known: Collection[str]) -> JsonObject | None:
 
 
 def extra_of_call(call: object) -> JsonObject | None:
-    """Return the extra fields of a call; those of its ``function`` are under that key."""
+    """Return the extra fields of a call; those of its function are under the key ``function``."""
     function = get(call, "function")
     is_flat = not function or isinstance(function, str)
     extra = extra_of(call, CALL_FIELDS | FUNCTION_FIELDS if is_flat else CALL_FIELDS) or {}
@@ -86,8 +86,9 @@ def not_of_protocol(messages: Iterable[JsonFields]) -> list[str]:
 def joined(pieces: Sequence[Any]) -> Any:
     """Join the streamed pieces of one value; a single piece stays unchanged.
 
-    Strings are concatenated, objects joined by field, lists by item (see `_items`). Equal pieces are used
-    once. A last piece that equals all earlier pieces joined is ignored. For numbers, the last piece is used.
+    Strings are concatenated, objects joined by field, lists by item (see `_items`). If all pieces are equal,
+    one of them is used. A last piece that equals all earlier pieces joined is ignored. If the pieces are
+    numbers, the last one is used.
     """
     full = [piece for piece in pieces if piece not in _EMPTY] or list(pieces[:1])
     first, last = full[0], full[-1]

@@ -227,7 +227,8 @@ def classify(status: int | None, message: str, code: str = "", details: object =
     """Classify an error by its HTTP status, message and codes.
 
     Args:
-        code: Codes and quota ids. Google's ids name the period of a quota; a daily quota counts as used up.
+        code: Codes and quota ids. Google's ids name the period of a quota; if it is a day, the quota counts
+            as used up.
         details: The whole error. If it names a wait, the account still has credit.
     """
     words, codes = f"{code} {message}".lower(), code.lower()

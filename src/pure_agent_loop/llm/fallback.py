@@ -65,13 +65,13 @@ T = TypeVar("T")
 COOLDOWN = 30.0
 SILENCE = 45.0
 _UNLIMITED = (None, None)
-# Error kinds after which no other model is tried, because a shorter request may succeed.
+# Error kinds that are raised without trying another model, so that the run can shorten its request.
 _NOT_FOR_OTHERS: frozenset[ErrorKind] = frozenset({"context_overflow"})
 # Error kinds without a cooldown, because the model works and rejects only this request.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
 MINUTE = 60
 _SECONDS = "a number of seconds above 0"
-_POLL = 5.0  # seconds between a waiting request's checks, because requests ahead of it may be cancelled
+_POLL = 5.0  # maximum seconds between a waiting request's checks; requests ahead of it may be cancelled
 _LOST = 3 * _POLL  # seconds without a check after which a waiting request counts as dead and is dropped
 _NOTICE = 15.0  # seconds between two notices about a waiting request
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -107,14 +107,14 @@ class Fallback(StreamingClient):
         cooldown: Seconds for which a model is skipped after a failure, unless its server names a time.
         silence: Seconds without a piece of a response after which a model counts as failed; None for no limit
             except the run's timeouts, which apply to each model. With the default of 45, a server on this
-            machine may take any time before its first piece, because it may read prompts slowly.
+            machine may take any length of time before its first piece, because it may read prompts slowly.
         on_refusal: Whether to ask the next model, and discard the text written so far, if a model refuses
             because of the content. The last model's refusal is returned as the response.
         clock: Clock, for tests.
 
     Raises:
-        ConfigError: There is no model, or an argument is invalid. The first request raises for a missing key
-            of any model.
+        ConfigError: There is no model, or an argument is invalid. The first request raises it if any model
+            lacks its key.
     """
 
     takes_meta = True
@@ -229,8 +229,8 @@ class Fallback(StreamingClient):
 
         Raises:
             ConfigError: A model has no key.
-            LLMError: Every model failed. Of the transient errors, the one of the model that is ready soonest
-                is raised; without a transient error, the last error.
+            LLMError: Every model failed. If some errors are transient, that of the model that will be ready
+                soonest is raised, otherwise the last error.
         """
         self.prepare()
         written, change, failures = "", "", list[tuple[float, Exception]]()
@@ -298,13 +298,13 @@ class Fallback(StreamingClient):
 
 
 def _soonest(failures: list[tuple[float, Exception]]) -> Exception:
-    """Return the transient error of the model that is ready soonest; the last error if none is transient."""
+    """Return the transient error of the model that will be ready soonest; if none is transient, the last."""
     transient = [failure for failure in failures if is_transient(failure[1])]
     return min(transient or failures[-1:], key=lambda failure: failure[0])[1]
 
 
 def _moved(delta: Delta, start: int) -> Delta:
-    """Move the part that a delta names by `start`, because a nested group counts from its own start."""
+    """Add `start` to the start of a delta's part, because a nested group counts from its own start."""
     part = delta.served
     return delta if part is None else delta._replace(served=part._replace(start=part.start + start))
 
@@ -329,7 +329,7 @@ class _Attempt:
         waits = silence == SILENCE and is_on_this_machine(client)
         limits = _shorter(None if waits else silence, beginning), _shorter(silence, pause)
         self._client, self._own_options = client, dict[str, Any]()
-        # This model is a group, which applies the limits to each model in the group.
+        # A client that takes timeouts applies them itself; a group does so for each of its models.
         if getattr(client, "takes_timeouts", False):
             self._own_options, limits = {"timeouts": limits}, _UNLIMITED
         self._limit, self._pause = limits
@@ -375,7 +375,7 @@ class _Attempt:
         return self._assembler.partial().content or ""
 
     def spent(self, error: Exception | None) -> TokenUsage | None:
-        """Return a failed attempt's tokens; None if the server did no work or they are already counted."""
+        """Return a failed attempt's tokens; None if no work was done, or they have been counted already."""
         response, silent = self._assembler, isinstance(error, LLMError) and error.kind == "timeout"
         if response.is_settled or not (response.has_begun or silent):
             return None
@@ -385,7 +385,7 @@ class _Attempt:
         return self._priced(usage).of_model(served[-1].model if served else _name(self._client))
 
     def _priced(self, usage: TokenUsage) -> TokenUsage:
-        """Return a usage with its cost, if the model has a price. A nested group has added its own costs."""
+        """Return a usage with its cost, if the model has a price. A nested group has already added it."""
         if usage.cost is not None or usage.by_model:
             return usage
         price = price_of(self._client, self._options)
@@ -417,7 +417,7 @@ class LimitStore(Protocol):
     """Storage of limits that several processes share, such as `durable.SharedLimits`."""
 
     def change(self, key: str, work: Callable[[JsonObject, float], T]) -> T:
-        """Change the ledger of a key in one transaction; blocks.
+        """Change the ledger of a key in one transaction. This call blocks.
 
         Args:
             work: Function that modifies the ledger, a dict of plain JSON, in place. The second argument is
@@ -436,8 +436,8 @@ class _MinuteLedger:
     """Requests and tokens of the last minute, and the waiting requests in order. Pure.
 
     The time of an entry is rounded up to a full second, so that the entry never leaves the minute too early.
-    A request may be sent if there is room for it and for all requests that wait before it. A request that is
-    larger than the limit itself is sent alone.
+    A request may be sent if there is room for it and for all requests that are waiting ahead of it. A request
+    that is larger than the limit itself is sent alone.
 
     Args:
         plain: Plain JSON form, which is modified in place.
@@ -464,7 +464,7 @@ class _MinuteLedger:
         return wait
 
     def leave(self, ticket: str) -> None:
-        """Remove a request that no longer waits."""
+        """Remove a request that is no longer waiting."""
         self._waiting.pop(ticket, None)
 
     def add(
@@ -501,10 +501,11 @@ class _MinuteLedger:
 class Limiter(StreamingClient):
     """A model with limits on requests and tokens per minute, shared by all runs that use this client.
 
-    A request that would exceed a limit waits, in the order of arrival. Its tokens are estimated, with
-    ``max_tokens`` if that is set, and corrected when the response has arrived or failed. Responses that are
-    longer than estimated may therefore exceed the token limit. With a `store`, all processes share the limits
-    of a model and key; requests of a process that died are counted for at most a minute.
+    Requests that would exceed a limit wait, in their order of arrival. The tokens of a request are estimated,
+    including ``max_tokens`` if that is set, and the estimate is corrected when the response has arrived or
+    failed. Responses that are longer than estimated may therefore exceed the token limit. With a `store`, all
+    processes share the limits of a model and key; requests of a process that died are counted for at most a
+    minute.
 
     Args:
         client: The model's client, or its name as in ``Agent(model=)``.
@@ -549,7 +550,7 @@ class Limiter(StreamingClient):
 
     @property
     def _key(self) -> str:
-        """Key of the shared limits: the model and the account, which only the first request may reveal."""
+        """Key of the shared limits: the model and the account, perhaps unknown before the first request."""
         account = "\0".join(sorted(secrets_of(self.inner)))
         return f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"
 

@@ -40,7 +40,8 @@ def translated(messages: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
     Raises:
         HistoryError: A block has no counterpart in chat completions.
     """
-    # Merged, because items of one response may be spread over several messages.
+    # The newest translation; the next may be merged into it, because one response may be spread over several
+    # messages.
     held: tuple[int, Message] | None = None
     for number, original in enumerate(messages):
         message = _unwrapped(original)

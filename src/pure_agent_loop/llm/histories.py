@@ -1,4 +1,4 @@
-"""Cache of the messages written for a history, for the next request of the same run."""
+"""Cache of a history in a protocol's form, so that a run's next request converts only new messages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class _Written(NamedTuple):
 
 
 class WrittenHistories(Generic[T]):
-    """Written messages for the history of each running task, so that its next request adds only new messages.
+    """The history of each running task in a protocol's form, so that a request converts only new messages.
 
-    The beginning of a history is recognised by its values, not its objects, so a changed message is written
+    The beginning of a history is recognised by its values, not its objects, so a changed message is converted
     again. An entry is removed with its task.
     """
 
@@ -28,7 +28,7 @@ class WrittenHistories(Generic[T]):
         self._by_task: WeakKeyDictionary[asyncio.Task[Any], _Written] = WeakKeyDictionary()
 
     def find(self, settings: object, history: list[Message]) -> tuple[T | None, int]:
-        """Return the messages written for the beginning of a history, and the number of messages in it.
+        """Return the written form of a history's beginning, and the number of messages that it covers.
 
         Args:
             settings: Other values that affect what is written.
@@ -41,10 +41,10 @@ class WrittenHistories(Generic[T]):
         return kept.written, len(kept.history)
 
     def keep(self, settings: object, history: list[Message], written: T, known: int) -> None:
-        """Keep the messages written for a history.
+        """Keep the written form of a history.
 
         Args:
-            written: The written messages; they must not be changed later.
+            written: The written form, which must not be changed later.
             known: Number of messages that `find` returned.
         """
         task = _current_task()

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may need many minutes to read a long prompt, and a retry would start over
-# Placeholder for a secret, so that runs redact from their first response on.
+# Stands for a secret that is not known yet, so that runs redact even their first response.
 _SENT_LATER = "a key that the first request shows"
 
 
 class HttpClient(BaseLLMClient):
-    """A model on a server. A subclass sets `model` and `base_url`, and calls `_connect` when it is built."""
+    """A model on a server. A subclass sets `model` and `base_url`, and calls `_connect` when constructed."""
 
     takes_meta = True
     takes_server_tools = True
@@ -51,8 +51,8 @@ class HttpClient(BaseLLMClient):
     def _connect(self, *, prepared: bool) -> None:
         """Set up the connections; if `prepared`, build a transport now, outside of any request's timeout.
 
-        Without a key, the transport is built for the first request, so that a module can create clients
-        without one.
+        Without a key, the transport is built for the first request, so that modules can create clients before
+        a key is set.
         """
         self._connections = Connections(self._new_transport, self._current_key)
         if prepared and self.has_key:
@@ -69,18 +69,20 @@ class HttpClient(BaseLLMClient):
         self._take_secrets(secrets)
 
     def _take_secrets(self, secrets: dict[str, str]) -> None:
-        """Redact secrets in errors, and in the run that uses this client now."""
+        """Register secrets for redaction in errors, and in the run that is using this client."""
         if secrets != self._secrets:
             self._secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
         if (redactor := current_redactor()) is not None:
             redactor.learn_clients({value: name for name, value in secrets.items()})
 
     def _announce(self, options: Options) -> None:
-        """Redact a request's secrets in the run that sends it, even if that run did not create this client.
+        """Register a request's secrets for redaction in the run that sends it.
+
+        That run may not have created this client.
 
         Args:
-            options: The request's options. Their ``extra_headers`` may also be the headers that were sent,
-                which may hold a key from a function.
+            options: The request's options. Headers that were sent may also be passed as ``extra_headers``:
+                they may hold a key that a function returned.
         """
         if (redactor := current_redactor()) is not self._announced_to and redactor is not None:
             redactor.learn_clients({value: name for name, value in self.secrets.items()})

@@ -1,7 +1,7 @@
 """Base of the clients for all protocols: a refused request is changed, and sent again.
 
 A change is kept for the client's later requests. Messages and tools are changed in the chat-completions
-shape, before a protocol writes them, so that a rule holds in every protocol.
+shape, before they are converted to a protocol, so that one rule serves every protocol.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RequestAttempt:
     restorer: NameRestorer | None = None
 
     def rename(self) -> None:
-        """Send properties whose names the server rejects under other names."""
+        """Replace property names that the server rejects; `restorer` then restores them in the response."""
         from pure_agent_loop.llm.property_names import PropertyNames
 
         form = self.options.get("response_format")
@@ -76,7 +76,7 @@ class RequestAttempt:
 
 @dataclass(slots=True)
 class _Request:
-    """A caller's request, with the images and files left out of it.
+    """A caller's request, and the images and files that are left out of it.
 
     Args:
         tries: Other sets of images and files to leave out instead, if the server rejects the request again;
@@ -102,7 +102,7 @@ class LearningClient(HttpClient):
         # the newest.
         self._refused: frozenset[int] = frozenset()
         self._surplus: frozenset[int] = frozenset()
-        self._refused_tools: list[JsonObject] = []  # tools of toolsets that the server rejected
+        self._refused_tools: list[JsonObject] = []  # rejected tools that came from toolsets
         # Marks of the messages whose signed data the server rejected; None for all messages.
         self._unsigned: frozenset[int] | None = frozenset()
         # Size of the window in tokens, and actual tokens per estimated token; None until a refusal names
@@ -133,7 +133,7 @@ class LearningClient(HttpClient):
 
     @abstractmethod
     def _chosen(self, attempt: RequestAttempt) -> Mapping[str, str]:
-        """Return the request fields that the caller set, as opposed to defaults, and advice on each."""
+        """Return the fields that the caller set (not defaults), each mapped to advice for an error."""
 
     def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:  # noqa: ARG002 - see subclasses
         """Adapt later requests by a rule for this protocol; return a notice, or None if nothing changed."""
@@ -210,7 +210,7 @@ class LearningClient(HttpClient):
         return (message.get(META) or {}).get("origin") == self.origin
 
     def _accepted(self, tools: Tools) -> list[JsonObject]:
-        """Return the tools, without those of toolsets that the server refused."""
+        """Return the tools without refused ones from toolsets; the caller's own tools are always kept."""
         refused = self._refused_tools
         return [t for t in tools if not isinstance(t, Default) or t not in refused] if refused else tools
 
@@ -226,7 +226,7 @@ class LearningClient(HttpClient):
         return None if given and given[0] <= limit else limit
 
     def _leave_out_media(self, messages: list[Message]) -> Delta | None:
-        """Leave out people's earlier media if the profile excludes them; return a notice if any are new."""
+        """Leave out people's earlier media if the profile excludes them; return a notice about new ones."""
         if self.profile.takes is None:
             return None
         excluded = {MEDIA_KINDS[kind] for kind in MEDIA_KINDS if kind not in self.profile.takes}
@@ -271,7 +271,7 @@ class LearningClient(HttpClient):
         return Delta(notice=notice)
 
     def _omit(self, request: _Request, media: frozenset[int], *, is_surplus: bool = False) -> None:
-        """Leave out these images and files from now on, instead of those in the last try."""
+        """Leave out these images and files in later requests, instead of those of the last try."""
         self._refused -= request.left_out
         self._surplus -= request.left_out
         request.left_out = media
@@ -281,7 +281,7 @@ class LearningClient(HttpClient):
             self._refused |= media
 
     def _learned(self, attempt: RequestAttempt, error: LLMError) -> str:
-        """Change the profile, or leave out signed data; return what changes, empty if nothing does."""
+        """Change the profile, or leave out signed data; return what changed, empty if nothing did."""
         from pure_agent_loop.llm import lessons
 
         if lessons.is_about_signed(error) and self._drop_signed(attempt.messages):
@@ -300,12 +300,12 @@ class LearningClient(HttpClient):
         return lesson.what
 
     def _learned_limit(self, attempt: RequestAttempt, error: LLMError) -> str:
-        """Lower the output limit as a refusal requires; return what changes, empty if nothing does."""
+        """Lower the output limit as a refusal requires; return what changed, empty if nothing did."""
         from pure_agent_loop.llm import lessons
 
         own = _own_limit(attempt.options) if self.keeps_choices else ""
         limit, window = lessons.smaller_limit(attempt.body, error, own)
-        if not limit or _own_limit(attempt.options):  # a limit set by the caller cannot be lowered
+        if not limit or _own_limit(attempt.options):  # the caller's own limit is never lowered
             return ""
         if window:
             scale = (window - limit) / max(_estimated(attempt.messages), 1)
@@ -315,7 +315,7 @@ class LearningClient(HttpClient):
         return f"responses are limited to {limit:,} tokens"
 
     def _drop_signed(self, messages: Sequence[Message]) -> bool:
-        """Leave out the signed data in these messages from now on; the second time, all signed data."""
+        """Leave out these messages' signed data in later requests; the second time, all signed data."""
         signed = [message for message in messages if self._is_own(message) and _extra_text(message)]
         if not signed or self._unsigned is None:
             return False
@@ -323,7 +323,7 @@ class LearningClient(HttpClient):
         return True
 
     def _leave_out_tool(self, attempt: RequestAttempt, error: LLMError, tools: Tools | None) -> Delta | None:
-        """Omit a toolset's tool that a refusal names from all later requests.
+        """If a refusal names a tool from a toolset, omit that tool from all later requests.
 
         Raises:
             LLMError: The refusal names one of the caller's tools.

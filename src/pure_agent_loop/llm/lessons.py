@@ -1,7 +1,7 @@
 """Learn from refusals: one 400 response leads to one change in later requests. Pure: no I/O.
 
-A change requires that the refusal names a part of the request, and that the request has that part. So the
-same error never causes a second change, and an unrelated error is reported unchanged.
+A change is made only if the refusal names something that the request has, and the change removes or replaces
+it. So the same error never causes a second change, and an unrelated error is reported unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     _Rule = Callable[[Profile, JsonFields, str], "Lesson | None"]
     _Row = tuple[re.Pattern[str], Callable[[JsonFields, str], object], dict[str, Any], str]
 
-_KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports template errors with 500
+_KINDS = ("bad_request", "overloaded", "unknown")  # overloaded: llama.cpp reports template errors as 500
 _REFUSED = re.compile(
     r"not support|unsupported|n't support|unrecogni[sz]ed|unknown|unexpected|extra (?:inputs|fields)"
     r"|not permitted|not allowed|not accepted|not enabled|not available|cannot find field|does not exist"
@@ -46,7 +46,7 @@ _NEEDED = frozenset({
     "model", "messages", "tools", "stream", "response_format", "stop", "input", "contents", "system",
     "instructions", "systemInstruction", "anthropic_version", "format", "responseJsonSchema",
 })  # fmt: skip
-# JSON Schema keywords that no tool description can omit.
+# JSON Schema keywords that no tool schema can do without.
 _DESCRIBING = frozenset({"type", "properties", "items", "required", "enum", "description"})
 _SCHEMA_WORDS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
 _MODEL_GONE = re.compile(
@@ -90,7 +90,7 @@ _ID_FORM = re.compile(
     rf"{_CALL_ID}.{{0,200}}?(?:max\w*|at most|longer than|exceed\w*|too long|pattern|character|letter)",
     re.I | re.S,
 )
-_ID_CHARACTERS = 40  # length that every server with a length limit for ids accepts
+_ID_CHARACTERS = 40  # maximum id length that every server with such a limit accepts
 _CONTENT_NEEDED = re.compile(
     r"\bcontent\b.{0,80}(?:\bnull\b|\bnone\b|required|valid string|must be a string|expected a string)"
     r"|(?:\bnull\b|\bnone\b|missing field|invalid type).{0,60}\bcontent\b",
@@ -111,7 +111,8 @@ _TOO_MUCH_MEDIA = re.compile(
     r"|bytes|\bMB\b",
     re.I,
 )
-# Words for signed or encrypted data, which only one server can read and may no longer accept.
+# Words for signed or encrypted data. Only the server that made such data can read it, and it may no longer
+# accept the data.
 _SIGNED = re.compile(
     r"signature|encrypted|thought|redacted_thinking|(?:thinking|reasoning)['\"`]* (?:blocks?|items?)|\brs_\w"
     r"|\bitem\b.{0,80}(?:not found|without its)",
@@ -162,7 +163,7 @@ _INSTEAD = re.compile(
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
     re.I,
 )
-# Words for a value out of range, which the caller must correct unless only the default is allowed.
+# Words for a value out of range. The caller has to correct it, unless the server allows only the default.
 _RANGE = re.compile(
     r"too (?:large|small|long|high|low|many)|\b(?:above|below|between|range|exceeds?|at most|at least"
     r"|less than|greater than|higher than|lower than)\b",
@@ -238,8 +239,9 @@ def learn(
 
     Args:
         body: The request. Its messages and tools are in the chat-completions shape, in any protocol.
-        chosen: Advice for the error message by name of each field that the caller set. None is ever omitted.
-        is_chat: Whether the request uses chat completions, so that the rules for its messages apply.
+        chosen: Fields that the caller set, which are never omitted, each mapped to advice for the error
+            message.
+        is_chat: Whether the request uses chat completions; if so, the rules for chat messages also apply.
         marks: Fields that the client itself adds to message parts.
 
     Raises:
@@ -271,10 +273,10 @@ def settings_of(fields: JsonFields, above: str = "") -> Iterator[str]:
 
 
 def is_gone(error: LLMError, model: str) -> bool:
-    """Return True if an error means that the model does not exist, or no longer does.
+    """Return True if an error means that the model does not exist, or no longer exists.
 
     Status 410 is enough; so is a 404 that names the model, or an error whose field is ``model``. For other
-    errors, the text must state it, because an error may also name a model that lacks a capability.
+    errors, the text must say so, because a model may also be named for lacking a capability.
     """
     if error.status not in (400, 404):
         return error.status == 410
@@ -331,7 +333,7 @@ def smaller_limit(body: JsonFields, error: LLMError, own: str) -> tuple[int, int
         others = [number for number in numbers if number != sent]
         limit, window = _room_in_named_window(said, others, sent)
     if sent in numbers and _WINDOW.search(said) and not limit:
-        # A sum of prompt and limit is not a window.
+        # Exclude sums of prompt and limit, which are not windows.
         parts = [number for number in others if number - sent not in others]
         for pairs in (permutations(parts, 2), [(sent, number) for number in parts]):
             rooms = [(size - prompt, size) for size, prompt in pairs if prompt < size < prompt + sent]
@@ -585,7 +587,7 @@ def _refused_field(
 
 
 def _refused_in_messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
-    """Learn to omit a non-standard message field that came from a response or from a given history."""
+    """Learn to omit a non-standard message field that came from a response or from the caller's history."""
     sent = not_of_protocol(body["messages"])
     named = [name for name in sent if _is_refused_in(words, name)]
     if named and profile.message_refuses:
@@ -607,7 +609,7 @@ def _is_refused_in(words: str, name: str) -> bool:
 
 
 def _refused_names(profile: Profile, words: str, candidates: Collection[str]) -> list[str]:
-    # If fields exclude each other, one of them is removed, preferably a default.
+    # Fields that exclude each other all count as refused.
     excluding = _EXCLUDING.search(words)
     named = [
         path

@@ -92,13 +92,13 @@ class MessageMeta(TypedDict, total=False):
     """Facts about a message that are not sent to any server.
 
     Args:
-        synthetic: No person and no model wrote the message.
-        facts: The message holds facts about the run.
+        synthetic: Neither a person nor a model wrote the message.
+        facts: The message holds facts about the run; see `Kit.facts`.
         reasoning: The model's reasoning.
         origin: The server and model that added fields to the message and its calls; see `origin_of`.
         failed: The message is the result of a failed call.
-        model: A model wrote this user message.
-        before: Texts removed just before this message, each with its author.
+        model: A model wrote this user message: the task of a subagent.
+        before: Texts removed just before this message, each with its author; see `kernel.origins`.
     """
 
     synthetic: bool
@@ -138,7 +138,7 @@ class ToolMessage(_MessageFields):
 
 
 class ToolRecord(TypedDict):
-    """New tools in the request that a response answers; `is_first` is True if they precede all messages."""
+    """Tools that were new in the request for a response; `is_first`: they precede all messages."""
 
     is_first: bool
     tools: list[JsonObject]

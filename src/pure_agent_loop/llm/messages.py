@@ -1,15 +1,12 @@
 """The history: builds messages, and repairs any list of messages.
 
-A history is valid if: each message is an object with a known role, and only the first may be a system
-message; content is text or a list of typed parts; every call has exactly one result, right after the message
-with the call and in the same order; call ids are unique; arguments are JSON objects; no text holds a lone
+In a valid history, each message is an object with a known role, and only the first may be a system message.
+Content is text or a list of typed parts. Every call has exactly one result, right after the message with the
+call and in the same order. Call ids are unique, arguments are JSON objects, and no text holds a lone
 surrogate.
 
-Inside a state, a message may carry the key ``meta`` (``synthetic``: no person or model wrote it; ``facts``:
-it holds facts about the run, see `Kit.facts`; ``model``: a model wrote this user message, the task of a
-subagent; ``before``: texts removed just before it, with their authors, see `kernel.origins`; ``reasoning``:
-the model's reasoning; ``origin``: the server and model that added fields to the message and its calls;
-``failed``: the result of a failed call). `to_wire` removes ``meta``, which is never sent to a server.
+Inside a state, a message may carry the key ``meta``, whose fields `message_types.MessageMeta` describes.
+`to_wire` removes ``meta``, which is never sent to a server.
 """
 
 from __future__ import annotations
@@ -62,12 +59,12 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def as_history(messages: list[Message]) -> list[HistoryMessage]:
-    """Return the same messages with their types; `repair_history` must have checked the history."""
+    """Return the same messages with precise types; `repair_history` must have checked them."""
     return cast("list[HistoryMessage]", messages)
 
 
 def as_messages(history: list[HistoryMessage]) -> list[Message]:
-    """Return the same messages with a caller's type, which is any dict."""
+    """Return the same messages, typed as plain dicts, as a caller passes them."""
     return cast("list[Message]", history)
 
 
@@ -209,7 +206,7 @@ def without_refused(message: M, refused: frozenset[int]) -> M:
 
 
 def mark_of(part: JsonFields) -> int:
-    """Return a hash of the data or URL of an image or a file; Python caches the hash of a string."""
+    """Return a hash of an image's or file's data or URL; cheap, because Python caches string hashes."""
     inner = part.get(part["type"])
     source = inner if isinstance(inner, Mapping) else {}
     return hash(source.get("url") or source.get("file_data") or source.get("data"))
@@ -416,7 +413,7 @@ class _Repair:
         thoughts = [message.pop(name, None) for name in ("reasoning_content", "reasoning")]
         thought = next((text for text in thoughts if isinstance(text, str) and text), None)
         if thought is not None:
-            # Reasoning is sent only to servers that require it.
+            # Move reasoning to `meta`, because it is sent only to servers that require it.
             message[META] = {**message.get(META, {}), "reasoning": thought}
         calls = message.pop("tool_calls", None)
         legacy = message.pop("function_call", None)

@@ -73,7 +73,7 @@ class OpenAIClient(LearningClient):
             ``default_headers``, requests go through the SDK.
 
     Raises:
-        ConfigError: An argument is invalid. `prepare` and the first request raise for a missing key.
+        ConfigError: An argument is invalid. `prepare` and the first request raise it if the key is missing.
     """
 
     _is_chat = True
@@ -187,13 +187,13 @@ class OpenAIClient(LearningClient):
             return {}
         profile, options = attempt.profile, attempt.options
         level = options.get("thinking_level") or self.thinking_level
-        # A model that rejects the fields for "none" cannot think, so these may be left out.
+        # The fields for "none" may be left out: a model that rejects them cannot think anyway.
         fields = profile.thinking_fields(level) if level != "none" else ()
         names = {*chosen_fields(options), *fields}
         return {name: _ADVICE if name in profile.thinking else leave_out_advice(name) for name in names}
 
     def _encoded(self, attempt: RequestAttempt) -> bytes:
-        """Return the body as JSON; a body that contains a control token is encoded again."""
+        """Return the body as JSON; if that contains control tokens, rebuild the body with them broken up."""
         encoded = encode_body(attempt.body)
         tokens = control_tokens(attempt.profile.control_tokens)
         if tokens is None or not tokens.are_in(encoded):
@@ -299,7 +299,7 @@ class _ResponseReading:
         return map(self._restored, deltas) if self._mender or self._limit_is_ours else deltas
 
     def _restored(self, delta: Delta) -> Delta:
-        """Return a delta without added joiners; mark it as final if it ends at a limit of the profile."""
+        """Return a delta without added joiners; set `OUTPUT_LIMIT` if a limit of the profile cut it off."""
         if self._mender is not None:
             delta = self._mender.take(delta)
         is_cut = self._limit_is_ours and delta.finish_reason == "length"
@@ -310,6 +310,6 @@ class _ResponseReading:
         return None if self._mender is None else self._mender.finish()
 
     async def drain(self) -> None:
-        """Read the rest of the body briefly, so that the connection can be reused."""
+        """Read the rest of the body, but not for long, so that the connection can be reused."""
         if not self._is_read:
             await drain(self._answer)

@@ -49,7 +49,7 @@ _TESTS: dict[str, Callable[[str, str], bool]] = {
 
 
 def own_file() -> Path:
-    """Return the file that replaces the shipped prices, if it exists."""
+    """Return the path of the file that, if it exists, replaces the shipped prices."""
     return data_folder() / "prices.json"
 
 
@@ -80,7 +80,7 @@ def price_of(client: object, options: Options | None = None) -> Price | None:
 
 @lru_cache
 def _listed(url: str, model: str) -> Sequence[tuple[str, Price | None]]:
-    # Skip the shipped list for a server on this machine: it takes long to read and has no such server.
+    # Skip the shipped list for a server on this machine: it is slow to read and lists no such server.
     return () if is_loopback(url) and not own_file().is_file() else price_list().dated(url, model)
 
 
@@ -97,7 +97,7 @@ def _valid(dated: Sequence[tuple[str, Price | None]], at: datetime | None = None
 
 
 class PriceList:
-    """Prices of one file.
+    """The prices in one file.
 
     Args:
         data: Content of the file.
@@ -118,7 +118,7 @@ class PriceList:
 
         Args:
             url: Base URL of the server.
-            model: Name of the model, as the server or the request has it.
+            model: Name of the model, as the server or the request spells it.
             at: Time of the request, with its time zone; None for now.
         """
         return _valid(self.dated(url, model), at)
@@ -280,7 +280,7 @@ def reduced(providers: Sequence[JsonFields], source: str, day: str) -> JsonObjec
     """Return the data of genai-prices in the form of `prices.json`: models that read and write text.
 
     Args:
-        providers: Content of its `prices/data.json`.
+        providers: Content of `prices/data.json` from genai-prices.
         source: Name and version.
         day: Date of the copy, as YYYY-MM-DD.
 
@@ -326,7 +326,7 @@ def _reduced_rule(rule: JsonFields) -> Any:
 
 
 def _reduced_price(prices: JsonFields) -> list[Any] | None:
-    is_by_request = "requests_kcount" in prices  # usage reports do not count requests
+    is_by_request = "requests_kcount" in prices  # not supported: usage reports do not count requests
     if is_by_request or prices.get("input_mtok") is None or prices.get("output_mtok") is None:
         return None
     numbers = [_reduced_number(prices.get(kind)) for kind in _KINDS]

@@ -157,8 +157,8 @@ class Profile:
         output_limit_field: Name of the output limit, ``max_tokens`` or ``max_completion_tokens``; empty
             keeps the caller's.
         reasoning_echo: The field for sending reasoning back, such as ``reasoning_content``; empty sends none.
-        echo_scope: Reasoning to send back: of messages with calls in the ``round`` since the last question,
-            or of all messages of the ``history``.
+        echo_scope: Which reasoning to send back: ``round`` for that of messages with calls since the last
+            question, ``history`` for that of all messages.
         system_role: The role of the leading system message: ``system``, ``developer``, or ``user``, which
             puts its text before the first question; empty keeps the role.
         alternates: Whether roles must alternate; if so, consecutive messages of one role are joined.
@@ -167,7 +167,8 @@ class Profile:
         parallel_calls: Whether a message may hold several calls; if not, the history has one message per
             call.
         null_content: Whether a message with calls may lack content; if not, the content is an empty string.
-        call_stand_in: Fields for the first call of a message that lacks them because another model wrote it.
+        call_stand_in: Fields to add to the first call of a message if it lacks them, as calls by another
+            model do.
         call_id_length: Number of letters and digits in a call id; None allows any id.
         call_id_limit: Maximum length of a call id, which may hold only letters, digits, ``_`` and ``-``;
             other ids are replaced. None allows any id.
@@ -181,15 +182,15 @@ class Profile:
         able: Whether the model, in JSON tool mode, may write several calls at once, continue after a result
             and use values that are not in the question; None to test it on worked examples.
         max_output: Default limit of output tokens; None for the server's limit.
-        tool_mode: First mode of ``tool_mode="auto"``; empty for ``native``.
+        tool_mode: Mode that ``tool_mode="auto"`` tries first; empty for ``native``.
         takes: Accepted media: any of ``image``, ``file``, ``audio``. Other media are described in words,
             except in the newest question. None to detect.
         output_mode: How typed answers are requested: ``native``, ``tool`` or ``prompted``; empty chooses by
             whether there are tools.
         message_refuses: Fields to leave out of messages and of the calls in them, such as ``annotations``.
         control_tokens: Strings that the server would read as control tokens, such as ``<|im_end|>``; ``*``
-            matches some characters. These strings are broken up in requests, so that no data can end a turn.
-            None for `CONTROL_TOKENS`; empty to break up nothing.
+            matches 1 to 64 characters. These strings are broken up in requests, so that no data can end a
+            turn. None for `CONTROL_TOKENS`; empty to break up nothing.
         cache_key: Whether to send a generated ``prompt_cache_key``, which keeps the requests of a
             conversation on one machine; None sends it to OpenAI only.
         cache_marks: Whether to mark parts of messages for the cache, with ``cache_control``.

@@ -21,7 +21,7 @@ from pure_agent_loop.support.parsing import read_json
 PLAIN_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,63}"  # every server accepts such a name
 _HASH_DIGITS = 8
 _BOUND = re.compile(r"\{\d*,(\d+)\}\Z")
-_TEXT = -1  # key of the response's text; the key of a call's arguments is the call's index
+_TEXT = -1  # buffer key of the response's text; that of a call's arguments is its index
 
 
 class PropertyNames:

@@ -55,7 +55,7 @@ class ProtocolClient(LearningClient):
         default_headers: Headers of every request.
 
     Raises:
-        ConfigError: An argument is invalid. `prepare` and the first request raise for a missing key.
+        ConfigError: An argument is invalid. `prepare` and the first request raise it if the key is missing.
     """
 
     thinks_in_text = False  # False, because these protocols have a separate field for thinking
@@ -85,7 +85,7 @@ class ProtocolClient(LearningClient):
         self.model = str(model)
         self.thinking_level = None if thinking_level == "off" else thinking_level
         self.context_window = None
-        self._has_asked = False  # True once the server was asked for the context window
+        self._has_asked = False  # True once the server has been asked for the context window
         self._histories: WrittenHistories[Any] = WrittenHistories()
         self.base_url = checked_url(str(base_url or os.environ.get(self.url_variable) or self.default_url))
         self.origin = f"{shown_url(self.base_url.rstrip('/'))} {model}"
@@ -163,7 +163,7 @@ class ProtocolClient(LearningClient):
             kwargs: Options of chat completions or of the protocol.
 
         Raises:
-            ConfigError: The protocol lacks an option, or the model rejects it. Nothing was sent.
+            ConfigError: The protocol or the model does not support an option. Nothing was sent.
             LLMError: The request failed.
         """
         return self._ask(messages, tools, kwargs, stream=kwargs.get("stream") is not False)
@@ -174,7 +174,7 @@ class ProtocolClient(LearningClient):
         options = attempt.options
         own = {field: name for name in chosen_fields(options) for field in self._option_names.spellings(name)}
         level = options.get("thinking_level") or self.thinking_level
-        # A model that rejects the fields for "none" cannot think, so these may be left out.
+        # The fields for "none" may be left out: a model that rejects them cannot think anyway.
         level_fields = _LEVEL_FIELDS if level not in (None, "off", "none") else ()
         chosen: dict[str, str] = {}
         for path in settings_of(attempt.body):
@@ -184,7 +184,7 @@ class ProtocolClient(LearningClient):
         return chosen
 
     def _accepted_fields(self, attempt: RequestAttempt, body: JsonObject) -> JsonObject:
-        """Return a body without the fields that the server has refused, except fields that the caller set."""
+        """Set and return an attempt's body, without refused fields unless the caller set them."""
         attempt.body = body
         if attempt.profile.refuses:
             attempt.body, chosen = dict(body), self._chosen(attempt)

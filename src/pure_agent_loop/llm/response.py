@@ -7,7 +7,7 @@ Rules of the assembler:
     guessed.
 3.  A response with calls gets the finish reason ``tool_calls``, unless it was cut off.
 4.  `finish` raises for a response without a finish reason, with a reason that means a server failure, or with
-    announced calls that never came.
+    announced calls that never arrived.
 5.  White space alone does not count as content.
 """
 
@@ -62,7 +62,7 @@ FAILED = (
 class ThinkSplitter:
     """Splits streamed text into text and reasoning; tags may be split anywhere.
 
-    Only an opening tag before any other text is a tag: later in a response, the model writes about the tag.
+    An opening tag counts only before any other text; later, the model is merely writing about the tag.
     """
 
     OPEN = "<think>"
@@ -384,7 +384,7 @@ class Assembler:
         return shown
 
     def _change_model(self, delta: Delta) -> Delta:
-        """Count the usage of a failed part, or begin another model's part; only earlier text is kept."""
+        """Count the usage of a failed part, or begin another model's part, keeping only earlier text."""
         if delta.spent is not None:
             delta = delta._replace(spent=delta.spent.checked())
         if delta.spent is not None:
@@ -416,8 +416,7 @@ class Assembler:
         """Return the whole response.
 
         Raises:
-            LLMError: The stream ended without a finish reason, or with one that means a server failure
-                (``incomplete``).
+            LLMError: The response is incomplete; see rule 4 of this module.
         """
         self.flush()
         reason = self._finish_reason

@@ -1,7 +1,7 @@
 """Token estimates for servers that report no usage. No tokenizer, no network.
 
 The weights were fitted on twelve texts in English, Chinese and code against a real tokenizer (o200k). The
-estimates are within -17 % and +7 % of the true count; ``len/4`` is off by up to 48 %.
+estimates are between 17 % below and 7 % above the true count; ``len/4`` is off by up to 48 %.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _DIGITS = re.compile(r"\d{1,3}")
 _CJK = lazy_pattern(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
 _JSON = json.JSONEncoder(ensure_ascii=False)
-OTHER_PART_TOKENS = 1_000  # tokens of an image or a sound of any size
-LONGEST_TOKEN = 128  # length of the longest token in vocabularies of current models, a run of blanks
+OTHER_PART_TOKENS = 1_000  # assumed tokens of an image or a sound, whatever its size
+LONGEST_TOKEN = 128  # characters of the longest token, a run of blanks, in current models
 MESSAGE_OVERHEAD = 4  # tokens for the role and the separators of a message in common chat templates
-_PIECES, _PIECE_CHARS = 50, 2_000  # characters sampled from a longer text, to limit the cost
+_PIECES, _PIECE_CHARS = 50, 2_000  # number and size of the samples from a longer text
 # A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
 # request. Estimates of short requests are too rough for this check.
 MIN_SHARE = 0.5
@@ -89,7 +89,8 @@ def usage_of_partial(known: TokenUsage | None, prompt: int, written: str) -> Tok
     """Return the usage of a response that broke off, as its server reported it, else estimated.
 
     Args:
-        known: Report so far; servers count the output at the end.
+        known: The report so far; its output count may be too low, because servers count the output at the
+            end.
         prompt: Estimated tokens of the prompt.
         written: All text of the response so far.
     """
@@ -132,7 +133,7 @@ class ContextLedger:
         messages: Number of messages counted in `tokens`.
         counted: True if a server counted `tokens`, False if they are estimated.
         boundary: The newest change to earlier messages, None if there was none.
-        results_cut: True once a tool's result was truncated.
+        results_cut: True once a tool's result has been truncated.
         prompt: Prompt tokens of the newest request, as counted; 0 if unknown.
         sizes: Estimates of the messages, computed once each. This field is not part of the plain form.
         tools: The newest tools, and the estimate for them. This field is not part of the plain form.
@@ -157,7 +158,7 @@ class ContextLedger:
         """Return the length of the next request, and True if any part of it is estimated.
 
         Args:
-            fixed: Estimates the system message and the tools; called only if they are not counted.
+            fixed: Estimates the system message and the tools; called only if no count includes them.
         """
         sizes = self._sizes(messages)
         if not self.tokens or self.messages > len(messages):
@@ -183,7 +184,7 @@ class ContextLedger:
         """Return the estimated effect of a change, and keep it for an event."""
         before, _ = self.length(old, lambda: 0)
         old_size, new_size = self.estimate(old), sum(map(estimate_message, new))
-        scaled = before * new_size // max(1, old_size)  # a server may count far fewer than estimated
+        scaled = before * new_size // max(1, old_size)  # a server may count far fewer tokens than estimated
         boundary = Boundary(
             rung=rung,
             step=step,

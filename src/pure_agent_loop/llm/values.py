@@ -17,7 +17,7 @@ Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
 Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
 Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or server tools
 
-# Fields of DeepSeek, Kimi and Mistral, in this order.
+# Fields for cached tokens: those of DeepSeek, Kimi and Mistral, in this order.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")
 _USAGE_FIELDS = (
     "prompt_tokens",
@@ -31,7 +31,7 @@ _COUNTS = (
     *("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"),
     *("cache_write_tokens", "cache_write_1h_tokens"),
 )
-_WHOLES = {  # counts that are part of another count; the values are those other counts
+_WHOLES = {  # counts that are part of another count, mapped to that other count
     "reasoning_tokens": "completion_tokens",
     "cached_tokens": "prompt_tokens",
     "cache_write_tokens": "prompt_tokens",
@@ -89,7 +89,7 @@ class TokenUsage:
             for name, usage in other.by_model:
                 sums[name] = sums[name] + usage if name in sums else usage
             by_model = tuple(sums.items())
-        if other.cache_write_tokens is not None:  # rare: checked first, because this code runs often
+        if other.cache_write_tokens is not None:  # rare: skip the sums, because this code runs often
             written = other.cache_write_tokens + (written or 0)
             written_1h = _add(written_1h, other.cache_write_1h_tokens)
         if other.cache_missed_tokens is not None:
@@ -141,7 +141,7 @@ class TokenUsage:
         )
 
     def after(self, other: TokenUsage | None) -> TokenUsage:
-        """Merge two reports about one request, of which `other` is the older one.
+        """Merge this report with an older one about the same request.
 
         A newer count replaces an older one, unless the newer count is 0: some gateways repeat counts as 0.
         """
@@ -195,7 +195,7 @@ class TokenUsage:
         return dataclasses.replace(self, **counts, total_tokens=total, cost=cost, by_model=by_model)
 
     def of_model(self, name: str) -> TokenUsage:
-        """Return the usage with its tokens assigned to a model; unchanged if models are named already."""
+        """Return the usage with its tokens assigned to a model; unchanged if it already names models."""
         return self if self.by_model else dataclasses.replace(self, by_model=((name, self),))
 
     @classmethod
@@ -317,8 +317,8 @@ class ToolCall:
         arguments: The parsed arguments, always a JSON object.
         invalid: Reason why the arguments cannot be used, or None. If set, `arguments` is empty, the tool does
             not run, and the model gets the reason.
-        extra: Server-specific fields of the call, to be sent back, with those of its ``function`` under that
-            key; None if there were none.
+        extra: Server-specific fields of the call, to be sent back, with those of its function under the key
+            ``function``; None if there were none.
     """
 
     id: str

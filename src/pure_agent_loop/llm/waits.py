@@ -34,15 +34,15 @@ class Headers(Protocol):
 
 
 def named_wait(headers: Headers, details: object, *, is_rate_limit: bool) -> float | None:
-    """Return the seconds that a server asks to wait; None if it names no wait.
+    """Return the seconds that a server asks the client to wait; None if it names no wait.
 
     ``Retry-After`` is used first, then the longest wait in the body, then the reset times of the limits.
 
     Args:
         headers: Headers of the response.
         details: Error in the body, in any form.
-        is_rate_limit: Whether a limit was reached. Reset times are used only then, because other responses
-            also have them.
+        is_rate_limit: Whether a limit has been reached. Reset times are used only then, because other
+            responses also have them.
     """
     wait = parse_retry_after(headers)
     if wait is None:
@@ -53,7 +53,7 @@ def named_wait(headers: Headers, details: object, *, is_rate_limit: bool) -> flo
 def parse_retry_after(headers: Headers) -> float | None:
     """Return the seconds in ``Retry-After-Ms`` or ``Retry-After``, which may be an HTTP date.
 
-    None if it is missing, not a number, negative, infinite or a past date (clocks differ).
+    None if it is missing, invalid, negative, infinite or a past date (clocks may differ).
 
     Source: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after
     """
@@ -64,7 +64,7 @@ def parse_retry_after(headers: Headers) -> float | None:
 def wait_in_body(details: object) -> float | None:
     """Return the longest wait that a body names in a field or in words; None if it names no wait above 0.
 
-    Google repeats its wait in words, and cuts the fraction of a second in ``retryDelay``.
+    The longest is used, because Google cuts off the fraction of a second in ``retryDelay``, but not in words.
     """
     waits: list[float | None] = []
     for name, text in fields_of(details):
@@ -89,7 +89,7 @@ def fields_of(document: object) -> Iterator[tuple[str, str]]:
 
 
 def _reset(headers: Headers) -> float | None:
-    """Return the seconds until every limit that is used up has room again; None if no header names them.
+    """Return the seconds until every limit that is used up has room again; None if the headers do not say.
 
     If the headers do not name the remaining amounts, the earliest reset is used.
     """

@@ -75,7 +75,7 @@ class SSEDecoder:
         return events
 
     def flush(self) -> list[bytes]:
-        """Return the last event, if no empty line closed it."""
+        """Return the payload of the last event, if no empty line ended it."""
         rest, self._rest = bytes(self._rest), bytearray()
         return self._payload(rest)
 
@@ -87,7 +87,7 @@ class SSEDecoder:
             self._at_start = False
             if field == b"data":
                 lines.append(value.removeprefix(b" "))
-            elif field == b"error" and value:  # older llama.cpp servers name the field after the event
+            elif field == b"error" and value:  # older llama.cpp servers use `error` as a field name
                 lines.append(b'{"error":' + value + b"}")
         return [b"\n".join(lines)] if lines else []
 
@@ -109,7 +109,7 @@ def parse_json(payload: bytes) -> JsonFields:
 
 
 def split_array(payload: bytes) -> list[bytes]:
-    """Return the items of a JSON array as payloads; any other payload, and an empty array, as the only one.
+    """Return the items of a JSON array as payloads; return an empty array or any other payload unchanged.
 
     Raises:
         LLMError: The array is not valid JSON.

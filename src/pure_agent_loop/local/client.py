@@ -14,7 +14,7 @@ from pure_agent_loop.local.engine.leases import Lease
 from pure_agent_loop.local.engine.models import Progress, quiet
 
 TINY_PARAMETERS = 300_000_000
-# After a streamed response the engine closes the connection without announcing it; reusing it would fail.
+# After a streamed response, the engine closes the connection without notice, so reusing it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
 EMBEDDED = Profile("Embedded model", likelihoods=True, takes=())
 # Useful answers end within this number of tokens; a longer one is usually a model that repeats itself
@@ -60,7 +60,7 @@ def open_local(
     The call blocks until the model is loaded, so make it outside the event loop or in a thread.
 
     Args:
-        model: A name from the table in `models`, the path of a ``.gguf`` file, or None for the default.
+        model: A name in the table of `models`, the path of a ``.gguf`` file, or None for the default.
         on_progress: Function called with short progress messages.
         settings: Start settings of the server.
 
@@ -86,7 +86,7 @@ def join_model(
     """Fetch a model's file if missing, and start or join the server for it; see `open_local`.
 
     Returns:
-        The lease of the server, which the caller releases, and the file.
+        The lease of the server, which the caller must release, and the model's file.
     """
     source = model or models.default_model()
     if models.is_path(source):

@@ -3,7 +3,7 @@
     serving/             tools and agents as a server for any MCP client
     MCPServer            a foreign server as a toolset
       ├─ settings        one server's settings
-      ├─ use             its connection, tools and prompts while runs use it
+      ├─ use             its connection, tools and prompts while runs are using it
       ├─ connection      one task owns each connection
       │    └─ pipes, network    stdio; streamable HTTP, SSE
       ├─ tools           its tools as `Tool`s

@@ -14,7 +14,7 @@ from pure_agent_loop.support.parsing import parsed_object
 
 
 def digest_of(tool: Any) -> str:
-    """Return a digest of a tool's full description; a different digest needs a new approval."""
+    """Return a digest of a tool's full description; a changed digest requires a new approval."""
     details = tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta", "icons"})
     return hashlib.sha256(json.dumps(details, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -60,7 +60,7 @@ class _Call:
 
 
 class ServerRequests:
-    """Handlers for a server's requests, which use the run whose call the server is processing.
+    """Handlers that answer a server's requests on behalf of the run whose call the server is processing.
 
     Args:
         sampling: The model the server may use; None if it may use no model.
@@ -73,7 +73,7 @@ class ServerRequests:
 
     @contextlib.contextmanager
     def during(self, run: RunContext[Any] | None) -> Iterator[None]:
-        """Route the server's requests to a run while one of its calls is in progress."""
+        """Answer the server's requests on behalf of a run while one of its calls executes in the block."""
         if run is None:
             yield
             return
@@ -105,7 +105,7 @@ class ServerRequests:
 
     @property
     def _call(self) -> _Call | None:
-        """The call to which a request belongs; None unless exactly one run has calls in progress."""
+        """The call that a request belongs to; None unless exactly one run has calls in progress."""
         return self._calls[-1] if len({id(call.run.run) for call in self._calls}) == 1 else None
 
     def log(self, level: str, logger: str, text: str) -> None:

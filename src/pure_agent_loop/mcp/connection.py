@@ -27,7 +27,7 @@ from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, error_text
 from pure_agent_loop.support.threads import in_thread
 
-FIRST_WAIT, MAX_WAIT = 0.5, 60.0  # seconds before the next start after a failure; doubled each time
+FIRST_WAIT, MAX_WAIT = 0.5, 60.0  # seconds to wait for a new start after a failure, doubled each time
 PATIENCE = 2.0  # maximum seconds that a caller waits for the next start
 PING_SECONDS = 5.0
 LAST_WORDS_SECONDS = 0.5  # time to wait for a program's last output
@@ -38,7 +38,7 @@ _MAX_LOG_CHARS = 10_000  # maximum characters of a log message
 
 
 class ServerError(ToolExecutionError):
-    """A server cannot be used or rejects a request. The model reads the reason; the run continues."""
+    """A server cannot be used, or has rejected a request. The model reads the reason; the run continues."""
 
 
 class Connection:
@@ -75,7 +75,7 @@ class Connection:
         return self._session is not None and self._session.is_ready
 
     async def client(self) -> Any:
-        """Return the connected SDK client.
+        """Return the SDK client; connect first if there is no open connection.
 
         Raises:
             ServerError: The connection failed; the message gives the reason.
@@ -113,7 +113,7 @@ class Connection:
         raise self._note(error, session)
 
     def _note(self, error: ServerError, session: _SdkSession) -> ServerError:
-        """Store a failure for the runs that use this server, and log it once per connection."""
+        """Store a failure for the runs that are using this server, and log it once per connection."""
         if not session.is_failure_noted:
             LOG.warning("%s", error.message, extra={"is_event": True})
         session.is_failure_noted = True
@@ -125,11 +125,11 @@ class Connection:
 
         Args:
             question: Sends the request through the SDK's client and returns the answer.
-            is_repeatable: Send the request once more, in a new session, if the server no longer has the
-                session.
+            is_repeatable: Whether to send the request once more, in a new session, if the server no longer
+                has the session.
 
         Raises:
-            ServerError: The server cannot be reached, was lost during the request, or rejects the request.
+            ServerError: The server cannot be reached, was lost during the request, or rejected the request.
         """
         client = await self.client()
         session = self._session
@@ -179,7 +179,7 @@ class Connection:
                 await asyncio.shield(session.task)
 
     async def _connect(self, stack: AsyncExitStack, close_reason: CloseReason) -> Any:
-        """Connect and put the resources on the stack."""
+        """Connect; the stack closes what this method opens."""
         make_client = await load_sdk()
         settings = self._settings
         log = Log(settings)
@@ -221,7 +221,7 @@ class Connection:
         """Set the log level; listen for changed lists if the server has a stream for them."""
         capabilities = client.server_capabilities
         if capabilities.logging is not None and not is_modern(client):
-            # Failure is harmless, because this client also filters messages by level.
+            # A failure is harmless, because this client also filters messages by level.
             with contextlib.suppress(Exception):
                 await _set_level(client, self._settings.log_level)
         if not getattr(capabilities.tools, "list_changed", False):
@@ -260,7 +260,7 @@ class _SdkSession:
 
     @property
     def why(self) -> str:
-        """The reason for the end, with the program's last output."""
+        """Why the connection has ended, with the program's last output."""
         output = self.close_reason.last_output()
         return " ".join(
             [
@@ -307,7 +307,7 @@ class _SdkSession:
 
 
 async def _unchecked(name: str, result: Any) -> None:
-    """Accept any result: the call has already run, and matching a server's pattern might never end."""
+    """Accept any result: the call has already run, and matching a pattern of its schema might never end."""
 
 
 def _sdk() -> Any:

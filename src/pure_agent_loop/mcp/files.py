@@ -63,7 +63,7 @@ def settings_from_table(
         environ: Values for ``${NAME}`` and ``${NAME:-default}``.
 
     Raises:
-        ConfigError: A field is unknown or cannot be used, or a variable is not set.
+        ConfigError: A field is unknown or invalid, or a variable is not set.
     """
     where = f"{shown}: {name!r:.60}"
     _check_names(table, FIELDS, "a server", where)

@@ -95,7 +95,7 @@ def _whole(digits: str) -> int | str:
 
 @asynccontextmanager
 async def lenient(transport: Any, version: Callable[[], str | None]) -> AsyncIterator[Any]:
-    """Wrap the two streams of a transport so that their messages fit the protocol, entry by entry.
+    """Open a transport and yield its two streams; received messages are made to fit the protocol.
 
     Args:
         version: Returns the protocol version; None before it is negotiated.
@@ -192,7 +192,7 @@ def _problems(adapter: Any, result: Any) -> Problems:
 
 
 def _completed(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer with ``"type": "object"`` in the tools' schemas; arguments are always objects."""
+    """Return the answer with ``"type": "object"`` in the tools' schemas: arguments are always objects."""
     tools = result.get("tools")
     if method != "tools/list" or not isinstance(tools, list):
         return result
@@ -204,7 +204,8 @@ def _with_object(tool: dict[str, Any]) -> dict[str, Any]:
     if schema is None or schema is True:
         schema = {}
     if isinstance(schema, dict):
-        schema = {key: value for key, value in schema.items() if value is not None}  # Go sends null lists
+        # Servers written in Go send null for an empty list.
+        schema = {key: value for key, value in schema.items() if value is not None}
         kind = schema.get("type")
         if kind is None or (isinstance(kind, list) and "object" in kind):
             return {**tool, "inputSchema": {**schema, "type": "object"}}
@@ -294,7 +295,7 @@ class _Mender:
         return {**full, "_meta": {**full.get("_meta", {}), _KEY: self._reasons}} if self._reasons else full
 
     def _fitting(self, entries: list[Any], frame: dict[str, Any], path: Path) -> list[Any]:
-        """Return the valid entries of a list, repaired."""
+        """Return the entries of a list that are valid or can be repaired."""
 
         def alone(entry: Any) -> Problems:
             problems = self._check(_put(frame, path, [entry]))

@@ -22,7 +22,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread, run_in_thread
 
 LOGIN_SECONDS = 300.0
-NO_BROWSER = "PAL_NO_BROWSER"  # environment variable: print the URL, open no browser
+NO_BROWSER = "PAL_NO_BROWSER"  # environment variable: if set, only show the URL and open no browser
 
 
 class LoginNeededError(ServerError):
@@ -38,7 +38,7 @@ def forget_login(settings: ServerSettings) -> bool:
 
 
 async def stored_login(settings: ServerSettings) -> Any:
-    """Return an auth object that adds and renews the stored login; None if a person has to log in first."""
+    """Return an auth object that sends and renews the stored login; None if a person has to log in first."""
     storage, is_machine = TokenStorage(settings), settings.oauth is not None and settings.oauth.is_machine
     if not storage.exists and not is_machine:
         return None
@@ -50,7 +50,7 @@ async def stored_login(settings: ServerSettings) -> Any:
 
 
 async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
-    """Log in through the browser, which returns to a local port.
+    """Log in through the browser, which is then redirected to a local port.
 
     Args:
         tell: Shows the URL, in case the browser does not open.
@@ -82,7 +82,7 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
 async def asking_browser(
     settings: ServerSettings, tell: Callable[[str], None], storage: TokenStorage
 ) -> AsyncIterator[Any]:
-    """Return an auth object that lets a person log in if needed; see `log_in`."""
+    """Within the block, receive the browser's redirect; yield an auth object that lets a person log in."""
     browser = _Browser()
     wanted = 0 if settings.oauth is None else settings.oauth.redirect_port
     try:
@@ -116,7 +116,7 @@ async def asking_browser(
 
 
 class _Browser:
-    """Receives the browser's redirect. Any page can open this URL, so the expected state is required."""
+    """Receives the browser's redirect, which must carry the expected state: any page can open its URL."""
 
     def __init__(self) -> None:
         self.state: list[str] | None = []  # expected `state`; empty before the first request

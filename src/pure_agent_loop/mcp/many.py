@@ -57,7 +57,7 @@ class MCPServers:
         return await self._shown.list(context)
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
-        """Call a tool by name. A run does not use this method: each listed tool has its own function."""
+        """Call a tool by name. Runs do not use this method, because each listed tool has its own function."""
         for tool in await self.every(StepContext()):
             if tool.name == name:
                 return await tool.function(**args)

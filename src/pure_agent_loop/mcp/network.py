@@ -1,4 +1,4 @@
-"""Connect to a server over HTTP: streamable, or Server-Sent Events in older versions."""
+"""Connect to a server over streamable HTTP, or over Server-Sent Events as in older versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.parsing import read_json
 
 CONNECT_SECONDS = 10.0
-READ_SECONDS = 600.0  # seconds without data; calls have their own deadlines
+READ_SECONDS = 600.0  # maximum seconds without data; calls have their own deadlines
 
 
 @asynccontextmanager
@@ -129,7 +129,7 @@ async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGen
         async for piece in chunks:
             for part in piece.splitlines(keepends=True):
                 line += part
-                # Longer lines are cut here; the SDK limits events.
+                # Lines above the maximum are cut here; the SDK limits whole events.
                 if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:
                     yield _event_line(bytes(line))
                     line.clear()

@@ -1,7 +1,7 @@
 """Run a server as a local program. Messages are lines of the program's standard input and output.
 
-The SDK's own transport neither bounds a line nor reports the program's end. This transport bounds the input,
-logs and skips lines that are not messages, and always ends the program.
+The SDK's own transport neither limits the length of a line nor reports the program's end. This transport
+limits the input, logs and skips lines that are not messages, and always ends the program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHUNK = 1 << 18
 MAX_INVALID_LINES = 10_000  # maximum consecutive lines that are not messages
 MAX_LOG = 1_000_000  # maximum bytes of the log, which each start overwrites
 LEAVE_SECONDS = 1.5  # seconds for the program to exit, and again after SIGTERM
-LAST_SECONDS = 0.5  # seconds for a program that closed its output to exit
+LAST_SECONDS = 0.5  # seconds for a program to exit after it has closed its output
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
 _ANSWERS = (  # a response whose result follows or precedes the id
@@ -44,7 +44,7 @@ _OUTPUT_LINES, _OUTPUT_CHARS = 5, 400
 
 
 class Log:
-    """The log of a server's other output: a file of bounded length, and the last lines for error messages.
+    """The log of a server's non-message output: a bounded file, and the last lines for error messages.
 
     Known secrets are redacted.
     """

@@ -1,4 +1,4 @@
-"""Report messages and the progress of a call to the person who uses the run."""
+"""Report messages and the progress of a call to the person who is using the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_here() -> RunContext[Any] | None:
 
 
 def tell_person(text: str) -> None:
-    """Report a message to the person who uses the current run."""
+    """Report a message to the person who is using the current run; outside of a run, log it."""
     run = run_here()
     if run is None:
         LOG.warning("%s", text)

@@ -16,7 +16,7 @@ from pure_agent_loop.support.text import as_text, clean_text
 
 
 def value_of(result: Any) -> Any:
-    """Return the value that an equivalent Python tool would have returned.
+    """Return the value that an equivalent Python tool would return.
 
     Args:
         result: The result of ``tools/call``.

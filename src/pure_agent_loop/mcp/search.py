@@ -12,7 +12,7 @@ List = Callable[[StepContext], Awaitable[Sequence[Tool]]]
 
 
 class ToolSearch:
-    """The tools shown to a model: those that a function lists, or a search tool.
+    """The tools shown to a model: all that a function lists or, if those are too many, a search tool.
 
     Args:
         most: Maximum number of tools shown directly.
@@ -31,7 +31,7 @@ class ToolSearch:
             from pure_agent_loop.toolsets.search import searchable
             from pure_agent_loop.toolsets.sets import Derived
 
-            # The owner of the servers enters and exits them.
+            # Nothing is entered here: the owner of the servers enters and exits them.
             all_tools = Derived(lambda context, _: self._every(context), ())
             self._search = searchable(all_tools, name=self._name, about=self._about)
         matches: Sequence[Tool] = await self._search.list(context)

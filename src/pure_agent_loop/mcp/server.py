@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Additional ``_meta`` of a call. The SDK itself adds the trace context of OpenTelemetry.
 REQUEST_META: ContextVar[Mapping[str, Any] | None] = ContextVar("pure_agent_loop_mcp_meta", default=None)
 T = TypeVar("T")
-ASK_SECONDS = 60.0  # timeout of a request about resources and prompts
+ASK_SECONDS = 60.0  # timeout of a request about resources or prompts
 MAX_LISTED = 200  # maximum resources listed to a model at once
 
 
@@ -60,7 +60,7 @@ class MCPServer:
     last run.
 
     Server errors are tool errors: the model reads a sentence about the error, and the run continues.
-    To keep the server for several runs, enter it around the runs: ``async with server: ...``.
+    To keep the server running between runs, enter it around them: ``async with server: ...``.
 
     Args:
         command: The program and its arguments; it communicates over standard input and output.
@@ -76,9 +76,9 @@ class MCPServer:
         prefix: Replaces ``mcp__NAME__`` in the names of the server's tools.
         allow: Patterns of the tool names to use (``read_*``); None for all.
         deny: Patterns of the tool names not to use.
-        trusted: Trust the server's hints: a tool marked ``readOnlyHint`` needs no approval, one marked
-            ``idempotentHint`` may be repeated. With ``destructiveHint``, a person is asked, unless a trusted
-            ``readOnlyHint`` contradicts it.
+        trusted: Trust the server's hints: a tool marked ``readOnlyHint`` needs no approval, and a call
+            of one marked ``idempotentHint`` may be repeated. Before a tool marked ``destructiveHint`` is
+            used, a person is asked, unless a trusted ``readOnlyHint`` contradicts that hint.
         pinned: Ask a person before using a tool whose description has changed since it was first seen.
         resources: Expose the server's resources as two tools.
         timeout: Seconds per call; None for the run's default.
@@ -89,7 +89,7 @@ class MCPServer:
         oauth: Settings of the login at a `url`, if the default login in the browser does not fit.
         legacy: Use a protocol version from before 2026, even if the server supports a newer one. Many servers
             send requests to the client (roots, questions, sampling) only in those versions.
-        sampling: A model that the server may query. A person approves each query. With None, the server
+        sampling: A model that the server may query. A person approves each query. If None, the server
             cannot query a model.
         auth: An ``httpx2.Auth`` that adds a login to each request to a `url`; if None, `oauth` or the login
             that ``pal mcp login`` has stored is used.
@@ -302,7 +302,7 @@ class MCPServer:
 
     @property
     def changed_tools(self) -> Sequence[Tool]:
-        """The tools whose description differs from the approved one, with the new description."""
+        """The tools whose descriptions differ from the approved ones, with the new descriptions."""
         return [tool for tool, _ in self._current_use.changed_tools.values()]
 
     @property
@@ -311,7 +311,7 @@ class MCPServer:
         return self.changed_tools
 
     async def agree(self) -> None:
-        """Approve the tools in `changed_tools` as described. Call this only after a person has seen them."""
+        """Approve the new descriptions in `changed_tools`. Call this only after a person has seen them."""
         await self._agree({name: digest for name, (_, digest) in self._current_use.changed_tools.items()})
 
     def _connect_tool(self, why: str) -> Tool:

@@ -30,18 +30,19 @@ class OAuth:
     """Settings of an OAuth login, if the default (browser, self-registered client) does not fit.
 
     Args:
-        grant: ``browser``: a person logs in, once. ``client_credentials``: a program logs in alone.
+        grant: ``browser``: a person logs in, once. ``client_credentials``: a program logs in without a
+            person.
         client_id: The ID of a registered client; if empty, the client registers itself.
         client_secret: The client's secret.
         client_auth: How the secret is sent: ``basic`` or ``post``.
         private_key_file: A private key (PEM) instead of a secret.
         algorithm: The key's signature algorithm.
-        issuer: The issuer of the secret or key, which are sent only to this issuer.
+        issuer: The issuer of the secret or key; neither is sent to any other issuer.
         client_metadata_url: An https URL of a client metadata document, instead of a registration.
         redirect_port: The local port of the browser's redirect to ``/callback``; 0 for any.
 
     Raises:
-        ConfigError: A field cannot be used; the message names it.
+        ConfigError: A field is invalid; the message names the field.
     """
 
     grant: str = "browser"
@@ -87,7 +88,7 @@ class ServerSettings:
     """The settings of one server; see `MCPServer` for the fields.
 
     Raises:
-        ConfigError: A field cannot be used; the message names it.
+        ConfigError: A field is invalid; the message names the field.
     """
 
     name: str

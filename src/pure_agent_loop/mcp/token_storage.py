@@ -27,7 +27,7 @@ class TokenStorage:
     """The tokens and the client registration of one server, in the form that the SDK requires.
 
     The file exists whenever a login does; with a key ring it holds only a marker. A key ring that fails, or
-    rejects a string as long as the login, is treated as missing.
+    rejects a string as long as the login, is not used.
 
     Args:
         fresh: Ignore the stored login; it stays until new tokens replace it.
@@ -66,7 +66,7 @@ class TokenStorage:
             context.oauth_metadata = OAuthMetadata.model_validate(metadata)
 
     async def get_tokens(self) -> Any:
-        """Return the stored tokens; None if missing."""
+        """Return the stored tokens; None if there are none."""
         from mcp.shared.auth import OAuthToken
 
         stored = (await self._stored()).get("tokens")
@@ -82,7 +82,7 @@ class TokenStorage:
         )
 
     async def get_client_info(self) -> Any:
-        """Return the client registration from the settings or from storage; None if missing."""
+        """Return the client registration from the settings or from storage; None if there is none."""
         from mcp.shared.auth import OAuthClientInformationFull
 
         oauth = self._oauth
@@ -162,7 +162,7 @@ def _is_in_ring(name: str, text: str) -> bool:
 
 
 def _ring() -> Any:
-    """Return the key ring that a person chose or that ``keyring`` recommends; None if missing."""
+    """Return the key ring that a person chose or that ``keyring`` recommends; None if there is none."""
     if importlib.util.find_spec("keyring") is None:
         return None
     with contextlib.suppress(Exception):  # an error means that no key ring is usable

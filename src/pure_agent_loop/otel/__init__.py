@@ -18,7 +18,7 @@ __all__ = ["instrument", "traceparent", "uninstrument"]
 
 
 def instrument(*, content: bool = False) -> None:
-    """Trace all runs that start in this process from now on. A second call only updates `content`.
+    """Trace all runs that start in this process after this call. A second call only updates `content`.
 
     Args:
         content: True to also record messages, arguments and results. Known secrets are redacted.

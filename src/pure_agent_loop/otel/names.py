@@ -1,7 +1,7 @@
 """Span, attribute and metric names from OpenTelemetry's GenAI semantic conventions.
 
-The names come from v0.1.0 of ``open-telemetry/semantic-conventions-genai``. Their status is "Development",
-so they may change, and only this module contains them.
+The names come from v0.1.0 of ``open-telemetry/semantic-conventions-genai``. Their status is "Development", so
+they may change; therefore only this module contains them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messag
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 # -- custom attributes of chat and agent spans, and a custom event -----------------------------------------
 COST = "pure_agent_loop.usage.cost"  # attribute that is set if the cost is known
-# Attribute that the semantic conventions lack.
+# custom attribute, because the semantic conventions have none for this
 CACHE_MISSED_TOKENS = "pure_agent_loop.usage.cache_missed.input_tokens"
 RETRY, RETRY_ATTEMPT = "retry", "pure_agent_loop.retry.attempt"
 _SECONDS = tuple(0.01 * 2**n for n in range(14))
@@ -64,7 +64,7 @@ PROVIDERS = {
     "anthropic.com": "anthropic",
     "bedrock-runtime": "aws.bedrock",
     "deepseek.com": "deepseek",
-    "aiplatform": "gcp.vertex_ai",  # before googleapis.com, because both match its host names
+    "aiplatform": "gcp.vertex_ai",  # must precede googleapis.com, because Vertex AI's host names match both
     "googleapis.com": "gcp.gemini",
     "groq.com": "groq",
     "mistral.ai": "mistral_ai",
@@ -94,7 +94,8 @@ AGENT_TIME = Metric("gen_ai.invoke_agent.duration", "s", "Duration of runs.", _L
 CHATS = Metric("gen_ai.invoke_agent.inference_calls", "{inference_call}", "Requests per run.", _CALLS)
 CALLS = Metric("gen_ai.invoke_agent.tool_calls", "{tool_call}", "Tool calls per run.", _CALLS)
 TOOL_TIME = Metric("gen_ai.execute_tool.duration", "s", "Duration of tool calls.", _SECONDS)
-# Metrics for total tokens and for tokens per request, by the span attribute that holds the number.
+# Metrics for the total number of tokens, and for the tokens per request. The keys are the span attributes
+# that hold these numbers.
 TOTALS = {
     INPUT_TOKENS: Metric(f"{_INFERENCE}.usage.input_tokens", "{token}", "Input tokens."),
     OUTPUT_TOKENS: Metric(f"{_INFERENCE}.usage.output_tokens", "{token}", "Output tokens."),

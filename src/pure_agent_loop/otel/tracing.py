@@ -1,7 +1,7 @@
 """Spans and metrics of runs, requests and calls.
 
-A run's span surrounds the loop; request and call spans surround the journal's effects. Effects read from
-records therefore get no span, and no span stays open in a generator. The parent span comes from
+A run's span surrounds the loop; request and call spans surround the journal's effects. Effects that are read
+from records therefore get no span, and no span is held open across a `yield`. The parent span comes from
 OpenTelemetry's context, even in a call's threads and subagents.
 """
 
@@ -109,7 +109,7 @@ class _TracedRun:
         self._tracing, self._state = tracing, state
         self._journal, self._emit = kit.journal, kit.emit
         self._redactor = kit.redactor or Redactor()
-        # after_tool hooks may remove parts of a result; the span would contain the original.
+        # after_tool hooks may remove parts of a result, but the span would contain the original.
         self._records_results = tracing.content and not kit.hooks.after_tool
         self._counts: dict[str, int] = {}  # number of spans by operation
         self._requested = 0.0  # time at which the current request was sent; 0 after the first chunk

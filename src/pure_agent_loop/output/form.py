@@ -50,7 +50,7 @@ class _Member(Protocol):
 
 
 class _TypeMember:
-    """Form member for a type."""
+    """Member of an answer's form that is a type."""
 
     def __init__(self, kind: Any) -> None:
         self.name = _NAME.sub("_", getattr(kind, "__name__", "") or "answer")[:64]
@@ -89,7 +89,7 @@ class _TypeMember:
 
 
 class _FunctionMember:
-    """Form member for a function. The answer holds the arguments; the output is the return value."""
+    """Member of an answer's form that is a function: its arguments are the answer, its result the output."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         signature = check_signature(function)
@@ -180,11 +180,11 @@ class OutputForm:
             raise (problem or ToolArgumentError(known)) from None
 
     def dump(self, value: Any, name: str = "") -> Any:
-        """Return the plain JSON form of an output; `name` selects the member."""
+        """Return the plain JSON form of an output; `name` selects the member of a choice."""
         return self._member.dump(value, name)
 
     def load(self, plain: Any) -> Any:
-        """Return the output from its plain form.
+        """Restore an output from its plain form.
 
         Raises:
             ConfigError: The recorded form is invalid.
@@ -224,7 +224,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
-    """Return the adapter for a return type; None, for plain JSON, if there is no usable annotation."""
+    """Return the adapter for a return type; None (plain JSON) if there is no usable annotation."""
     if hint is inspect.Signature.empty:
         return None
     try:
@@ -340,5 +340,5 @@ class TypedOutput:
         return {"value": plain}, value
 
     def load(self, plain: Any) -> Any:
-        """Return the output from its plain form."""
+        """Restore an output from its plain form."""
         return plain if self._form is None else self._form.load(plain)

@@ -39,7 +39,7 @@ def _embedded(text: str) -> list[Any]:
 
 
 class PartialReader:
-    """Reads a typed answer as plain JSON while the answer streams.
+    """Reads a typed answer as plain JSON while the answer is being streamed.
 
     Args:
         wrapped: True if the value is wrapped under `WRAPPER`.

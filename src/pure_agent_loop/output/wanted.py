@@ -8,7 +8,7 @@ from pure_agent_loop.llm.values import Delta
 
 
 class PartialOutput(Protocol):
-    """Reads a typed answer while the answer streams."""
+    """Reads a typed answer while the answer is being streamed."""
 
     def feed(self, delta: Delta) -> list[Any]:
         """Return the value so far, as a list of one; empty if unchanged."""
@@ -30,4 +30,4 @@ class OutputSpec(Protocol):
         """Return ``{"value": ...}`` in plain form or ``{"why": ...}``, and the output itself."""
 
     def load(self, plain: Any) -> Any:
-        """Return the output from its plain form."""
+        """Restore an output from its plain form."""

@@ -1,7 +1,7 @@
 """Actors: one executes a session's runs, and the keeper starts such an actor for each session with a run.
 
-Ray does not repeat an actor call that failed, so any call may be lost. This does no harm: the session's
-journal records what happened, and the next actor resumes from it.
+Ray does not repeat an actor call that failed, so any call may be lost. A lost call does no harm: the
+session's journal records what happened, and the next actor resumes from the journal.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SessionActor:
         self._leaving: asyncio.TimerHandle | None = None
 
     async def work(self, setup: Setup) -> None:
-        """Execute the session's runs until none is left, or the next one has to wait."""
+        """Execute the session's runs until none is left, or the next run has to wait."""
         async with self._lock:
             if self._leaving is not None:
                 self._leaving.cancel()
@@ -112,7 +112,7 @@ class SessionActor:
 
 
 class Keeper:
-    """Starts an actor for each session that has a run to execute. One for each database and namespace."""
+    """Actor that starts an actor for each session with a run; one keeper for each database and namespace."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup, self._ray = setup, import_ray()
@@ -179,7 +179,7 @@ class Keeper:
             "namespace": self._setup.namespace,
             "get_if_exists": True,
             "lifetime": "detached",  # the actor survives the keeper
-            "max_restarts": 0,  # no restart, because a restarted actor would have no state
+            "max_restarts": 0,  # no automatic restart, because a restarted actor would have lost its state
             "max_task_retries": 0,
         }
         return self._ray.remote(SessionActor).options(**options).remote(session)

@@ -29,8 +29,8 @@ class RayEngine(RunningClient):
         with engine:
             print(engine.submit("helper", "What is 2 + 3?").result().content)
 
-    Without `agents` the engine is only a client: it needs no Ray, and any process with the database's URL can
-    submit, answer, cancel and list runs.
+    Without `agents` the engine is only a client: it does not need Ray, and any process that has the
+    database's URL can submit, answer, cancel and list runs.
 
     Args:
         database: ``sqlite:///PATH`` (then all actors are on this machine) or ``postgresql://...``; None for
@@ -150,12 +150,12 @@ class RayEngine(RunningClient):
             session_id: The session; empty for the keeper.
 
         Raises:
-            ValueError: There is no such actor, because no run of the session is being executed.
+            ValueError: The session has no actor, because none of its runs is being executed.
         """
         return import_ray().get_actor(self._setup.actor_name(session_id), namespace=self._setup.namespace)
 
     def close(self) -> None:
-        """Close the connections. A cluster that this engine started ends; in another one, runs continue."""
+        """Close the connections. Stop the cluster if this engine started it; otherwise, runs continue."""
         if self._has_cluster:
             self.stop()
             import_ray().shutdown()
@@ -163,7 +163,7 @@ class RayEngine(RunningClient):
         super().close()
 
     def _poke(self, what: str, run_id: str) -> None:
-        """Have the keeper check now. If the call is lost, the keeper checks within a second."""
+        """Have the keeper check for runs now. If this call is lost, the keeper checks within a second."""
         if self._keeper is not None:
             with contextlib.suppress(Exception):
                 self._keeper.poke.remote(what, run_id)

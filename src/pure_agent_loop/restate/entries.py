@@ -1,12 +1,12 @@
 """A Restate invocation's log as the records of a run.
 
 Every entry is a recorded step; all have the same name, and each value is a list of records. Restate compares
-entries by position and name, so the order of effects, parallel calls and changed code cannot contradict the
-log. An attempt reads the recorded entries first, up to the first step that Restate executes instead of
-replaying. Then the run begins or resumes, and this step waits for the run's next records.
+entries by position and name, so a different order of effects, parallel calls or changed code cannot
+contradict the log. An attempt reads the recorded entries first, up to the first step that Restate executes
+instead of replaying. Then the run begins or resumes, and this step waits for the run's next records.
 
-An intent without an outcome among the recorded entries belongs to an earlier attempt, in this process or in
-another one, so its outcome is unknown. A call begins only after its intent is confirmed, so an attempt that
+If the recorded entries hold an intent without an outcome, an earlier attempt in this or another process wrote
+the intent, so the outcome is unknown. A call begins only after its intent is confirmed, so an attempt that
 has lost its connection begins no further call.
 """
 
@@ -32,16 +32,16 @@ from pure_agent_loop.support.text import to_jsonable
 ENTRY = "records"  # name of every step; it cannot change, because the logs of open invocations contain it
 CANCEL_SECONDS = 5.0
 _AWAITED = ("intent", "answer", "outcome", "value")
-_INBOX = "inbox:"  # prefix of keys from sync code; their records are confirmed with the next effect
+_INBOX = "inbox:"  # prefix of keys that sync code records; nothing waits until the log holds them
 
 
 class Entries:
-    """Session store of one attempt: reads the invocation's entries, then writes new ones.
+    """Session store of one attempt: reads the invocation's entries, then adds new ones.
 
     Args:
         context: Restate's invocation context.
         session_id: Session of the run. Subagents of the run have further sessions in the same log.
-        kept: State of the session after its earlier runs, as `kept` returned it; None for a new session.
+        kept: State of the session after its earlier runs, as returned by `kept`; None for a new session.
         beat: Seconds after which an empty entry is written during a long effect, so that Restate does not
             consider the attempt stalled.
     """
@@ -103,7 +103,7 @@ class Entries:
         return session_id in self._sessions
 
     def delete(self, session_id: str) -> None:
-        """Delete a subagent's session from memory; the log keeps its records until Restate removes it."""
+        """Delete a subagent's session from memory; its records stay until Restate removes the log."""
         if self._sessions.pop(session_id, None) is None:
             raise SessionNotFoundError(f"This run has no session {session_id!r}.")
 
@@ -117,7 +117,7 @@ class Entries:
             if self._is_over:
                 raise SessionWriteError(session_id, "this attempt of the invocation is over")
             record = self._append(session_id, kind, to_jsonable(data))
-            if not self._is_live:  # an answer, which the log already holds in another form
+            if not self._is_live:  # an answer, which the log already holds as the value of an awakeable
                 self._confirmed.append(record)
                 return record
             self._due.append({"session": session_id, **asdict(record)})

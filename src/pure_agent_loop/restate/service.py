@@ -1,7 +1,7 @@
 """Handlers of a session in Restate: run a task, answer a question, cancel, read the status.
 
-A session is a virtual object, so Restate executes its runs one at a time, in the order it accepts them. Each
-open question has an awakeable and a separate object, which accepts the first answer.
+A session is a virtual object, so Restate executes its runs one at a time, in the order in which it accepted
+them. For each open question there is an awakeable, and a separate object that accepts the first answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from pure_agent_loop.support.text import unexpected_option
 from pure_agent_loop.tool_context import run_moves
 
 NAME = "PalSession"
-# Options of a run that have a JSON form. The session is the object's key, and `deps` come from the service.
+# `OPTIONS` are the options of a run that have a JSON form. The session is not among them, because it is the
+# object's key, nor are `deps`, which come from the service.
 _NOT_PLAIN = {"deps", "facts", "output_type", "cancel_token", "inbox", "journal", "state", "session_id"}
 OPTIONS = frozenset(RUN_OPTIONS) - _NOT_PLAIN
 _BODY = ("agent", "task", *sorted(OPTIONS))
@@ -73,9 +74,9 @@ def restate_app(
         name: Name of the service in Restate; a second service, ``<name>Question``, holds the questions.
         deps: Factory for the `RunContext` dependencies, called once per attempt of a run.
         on_event: Function to call with the session id and each event as it occurs, in the handler's process;
-            may be async. After a crash, events of the repeated step occur again.
+            may be async. After a crash, a step is repeated, and its events occur again.
         inactivity_timeout: Seconds without an entry after which Restate suspends a run. A run that is working
-            writes an entry twice in this time, so only a run that waits for a person is suspended.
+            writes two entries within this time, so only a run that is waiting for a person is suspended.
         abort_timeout: Seconds after which Restate aborts an attempt that should be suspended but is still
             running, because its process is frozen or a function blocks its event loop.
         retry: How to retry an attempt whose process ended: `initial_interval` and `max_interval` in seconds,
@@ -198,12 +199,12 @@ class SessionHandlers:
         try:
             _read_run(body, self._agents)
         except (AttributeError, ConfigError, TypeError, ValueError) as error:
-            # If this were raised, Restate would retry.
+            # If the problem were raised here, Restate would retry.
             return f"{error}"
         return ""
 
     async def _begin(self, entries: Entries, session_id: str, body: Any) -> dict[str, Any]:
-        """Execute the run from its records; return any failure as an outcome: Restate retries errors."""
+        """Execute the run from its records; a failure becomes an outcome, because Restate retries errors."""
         try:
             name, task, options = _read_run(body, self._agents)
             if self._deps is not None:
@@ -290,7 +291,7 @@ class SessionHandlers:
         return reply
 
     async def cancel(self, context: Any) -> dict[str, Any]:
-        """Cancel the session's run; return its id, or None if nothing runs."""
+        """Cancel the session's run; return its id, or None if no run is in progress."""
         status = await context.get("status") or {}
         run_id = status.get("run") if status.get("status") in ("running", "waiting") else None
         if run_id is not None:

@@ -44,7 +44,7 @@ RESPONSES_ONLY = frozenset({
     "gpt-daybreak-red-latest", "gpt-rosalind-research", "o1-pro", "o3-deep-research", "o3-pro",
     "o4-mini-deep-research",
 })  # fmt: skip
-_LEAST_KEY = 30  # letters; keys without "sk-" are longer
+_LEAST_KEY = 30  # letters; a shorter name is not an API key, unless it begins with "sk-"
 NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
@@ -126,7 +126,7 @@ def client_type(protocol: str) -> type[ProtocolClient]:
 
 
 class SourcedValue(NamedTuple):
-    """Value and where it was set; a lower `rank` takes precedence."""
+    """A value, and where it was set; a lower `rank` takes precedence."""
 
     value: str
     source: str
@@ -183,7 +183,7 @@ class Configured(NamedTuple):
     """Settings from files for a command.
 
     Args:
-        origins: Sources of the model (``model``) and the URL (``base_url``), for people.
+        origins: Where the model (``model``) and the URL (``base_url``) were set, for messages to people.
         keys: Environment variables with the API keys, by URL.
         servers: URLs and models of named servers; the model is empty if not given.
         fallback: Models or named servers to use if the previous ones fail, in order.
@@ -315,7 +315,10 @@ def _check_url(url: SourcedValue) -> str:
 
 
 def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:
-    """Return the key for a URL. A local server gets ``OPENAI_API_KEY`` only with ``OPENAI_BASE_URL``."""
+    """Return the key for a URL.
+
+    A local server gets ``OPENAI_API_KEY`` only if the URL comes from ``OPENAI_BASE_URL``.
+    """
     foreign = key is not None and key.source == "OPENAI_API_KEY" and url.source != "OPENAI_BASE_URL"
     if is_loopback(url.value):
         return LOCAL_KEY if key is None or foreign else key.value
@@ -325,7 +328,7 @@ def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:
 
 
 def show_url(url: str) -> str:
-    """Return a URL for display, without password and query."""
+    """Return a URL for display, without its user name, password or query."""
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError:
@@ -380,14 +383,14 @@ def choose_model(
     *,
     prepared: bool = True,
 ) -> Choice:
-    """Select a model and build its client. Blocks: it may search for servers, download a model and start it.
+    """Select a model and build its client. Blocks while it finds, downloads or starts a model.
 
     Args:
         model: Model name. A prefix selects a protocol (``anthropic:NAME``, ``gemini:NAME``,
             ``responses:NAME``), or Claude through a cloud (``bedrock:NAME``, ``vertex:NAME``). A name in
             `RESPONSES_ONLY` at OpenAI means ``responses:``, unless there is a profile. Without a URL,
-            ``local``, ``local:NAME`` or ``PATH.gguf`` is an embedded model. A `DefaultModel` or None is no
-            preference.
+            ``local``, ``local:NAME`` or ``PATH.gguf`` selects an embedded model. A `DefaultModel` or None
+            means no preference.
         api_key: API key, if given.
         base_url: Server URL, if given.
         on_progress: Callback for slow steps.

@@ -46,7 +46,7 @@ class CurrentRun:
 
     @property
     def remaining(self) -> Remaining:
-        """Remainder of the limits."""
+        """What is left of the run's limits."""
         limits, used = self.kit.limits, self.state.ledger
         deadline = self.state.deadline
         return Remaining(
@@ -77,7 +77,7 @@ class CurrentRun:
         return self.kit.metadata
 
     def progress(self, text: str, **details: str) -> None:
-        """Emit a PROGRESS event; in a thread, wait for it, so that the event precedes the result."""
+        """Emit a PROGRESS event; in a thread, wait until it is emitted, so that it precedes the result."""
         call = current_call()
         name, call_id = ("", "") if call is None else (call.tool, call.call_id)
         event = Event.progress(self.step, name, str(text), call_id, **details)
@@ -98,7 +98,7 @@ class CurrentRun:
             await asyncio.wait(set(self._telling))
 
     def end(self) -> None:
-        """Mark the run as ended: abandoned tools emit no further progress."""
+        """Mark the run as ended, so that abandoned tools emit no further progress."""
         self._is_over = True
 
     async def ask(self, question: str) -> str:

@@ -28,7 +28,7 @@ from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage
 
-MAX_HANDOFFS = 8  # per run; after the last one, the current agent must answer
+MAX_HANDOFFS = 8  # per run; after the last handoff, the current agent must answer
 Filter = Literal["all", "no_tools", "task"] | Callable[[list[Message]], list[Message]]
 _FILTERS = ("all", "no_tools", "task")
 _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -47,7 +47,7 @@ class Handoff:
     """Target agent of a handoff: ``Agent(handoffs=[Handoff(billing)])``.
 
     Args:
-        agent: Target agent; it needs a name.
+        agent: Target agent; it must have a name.
         description: When to hand over, worded for the model; if empty, the agent's description.
         filter: History for the agent: ``"all"``; ``"no_tools"``, without calls and results; ``"task"``,
             only the last user message; or a function that takes a copy of the messages and returns those to
@@ -154,8 +154,8 @@ def resolve_handoff(
 
     Args:
         first: Initial agent; None if handoffs are impossible.
-        state: State to resume. For a new task, its handoff chain and system prompt are updated, and the
-            current agent stays the same.
+        state: State to resume. For a new task, the state's handoff chain and system prompt are updated, but
+            its current agent stays the same.
         new_task: True if the state has a new task.
 
     Raises:
@@ -253,7 +253,7 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
     if chosen is not messages:
         messages, _ = repair_history(chosen, kit.prompts.tool_lost)
         messages = messages or [user_message(state.task)]
-        if state.permissions.is_guarded:  # a message that a filter wrote is not the user's
+        if state.permissions.is_guarded:  # a message written by a filter does not count as the user's
             messages = [
                 message
                 if message in state.messages or not is_question(message)
@@ -293,7 +293,7 @@ async def following(
 
 
 async def end_with(error: Exception, state: QueryState, kit: Kit) -> None:
-    """End a run with an error, because the handoff after its loop has failed."""
+    """End a run with an error, because handing it over after its loop has failed."""
     log_failure("The handoff", error)
     state.failure, state.stop_reason = error, "error"
     words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"

@@ -14,7 +14,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
-Given = QueryState | Mapping[str, Any] | None  # a state to resume, an object or its plain form
+Given = QueryState | Mapping[str, Any] | None  # a state to resume, as an object or in its plain form
 TextFunction = Callable[..., str | Awaitable[str]]
 PromptPart = str | TextFunction
 SystemPrompt = PromptPart | Sequence[PromptPart]

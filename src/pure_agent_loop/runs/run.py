@@ -71,7 +71,7 @@ OutputType = type[T] | Callable[..., T] | Sequence[type[T] | Callable[..., T]]
 class Runnable(Generic[Deps, Out]):
     """Agent methods that start a run (all based on `prepare`) or return a modified copy."""
 
-    prepare: Callable[..., Run[Out]]  # creates a run without starting it
+    prepare: Callable[..., Run[Out]]  # returns a new run that has not been started
 
     llm: ChatModel
     handoffs: dict[str, Handoff]
@@ -219,7 +219,7 @@ class Runnable(Generic[Deps, Out]):
         await self._builder.aclose()
 
     def __repr__(self) -> str:
-        """Return a representation without URLs and keys."""
+        """Return a representation without URLs or keys."""
         name = f"{self._kit.name!r}, " if self._kit.name else ""
         model = model_of(self.llm) or type(self.llm).__name__
         return f"<{type(self).__name__} {name}model={model!r}, tools={[tool.name for tool in self.tools]}>"
@@ -281,10 +281,10 @@ class RunInput:
 
 
 class Binds(Protocol):
-    """Journal that needs the texts and the redactor of the run, such as one that writes records."""
+    """Journal that needs the prompts and the redactor of the run, such as one that writes records."""
 
     def bind(self, prompts: Prompts, redactor: Redactor | None) -> None:
-        """Use these texts, and redact these secrets, from now on."""
+        """Use these prompts and this redactor for everything that follows."""
 
 
 def begin(kit: Kit, run_input: RunInput, journal: Journal | None = None) -> tuple[QueryState, Kit]:
@@ -403,7 +403,7 @@ class Run(Generic[Out_co]):
         state: Initial state.
         kit: Kit of the run; its `emit` is replaced.
         first: Initial agent; it may hand the run over to others.
-        given: Settings of this run, instead of the agent's.
+        given: Settings of this run, which replace the agent's.
     """
 
     def __init__(
@@ -437,7 +437,7 @@ class Run(Generic[Out_co]):
         self._kit.inbox.steer(text)
 
     def follow_up(self, text: str) -> None:
-        """Add a message, from any thread, that the agent reads when it would stop."""
+        """Add a message, from any thread, that the agent reads when it is about to stop."""
         self._kit.inbox.follow_up(text)
 
     async def detach(
@@ -450,17 +450,17 @@ class Run(Generic[Out_co]):
     ) -> Received:
         """Hand this run over to an engine for durable runs; here the run ends with ``backgrounded``.
 
-        The run stops before its next request, and the engine continues its session: nothing recorded is
-        repeated. If the process dies before the hand-over, the session holds an interrupted run. May be
-        awaited in any event loop, even in another thread.
+        The run stops before its next request, and the engine continues the session, so nothing that has been
+        recorded is repeated. If the process dies before the hand-over, the session holds an interrupted run.
+        May be awaited in any event loop, even in another thread.
 
         Args:
             engine: Engine whose store holds the session: ``prepare(sessions=engine.sessions)``.
-            agent: Name of the agent that continues, as registered by a worker. Functions, tools and deps are
-                those of that agent; settings of this run that have a JSON form are kept.
+            agent: Name of the agent that continues, as registered by a worker. The run continues with that
+                agent's functions, tools and deps; settings of this run that have a JSON form are kept.
             deliver: Target of the answer: `to_session`, `to_file` or `to_command`; None to only store it in
                 the session.
-            grace: Seconds that a running request or tool has to end before it is stopped. A stopped request
+            grace: Seconds for a running request or tool to finish before it is stopped. A stopped request
                 is repeated; the outcome of a stopped tool is unknown. None for no limit.
 
         Returns:
@@ -469,9 +469,9 @@ class Run(Generic[Out_co]):
         Raises:
             ConfigError: The run is not running or ends before the hand-over, its session is not in the
                 engine's store, the agent is unknown, or a setting of this run has no JSON form.
-            DurableError: The database is unavailable. If the hand-over failed, the run has ended with this
-                error, and its session can be resumed.
-            SessionWriteError: The session cannot be written; otherwise as for `DurableError`.
+            DurableError: The database is unavailable. If the run was already being handed over, it has ended
+                with this error, and its session can be resumed.
+            SessionWriteError: The session cannot be written; the consequences are those of `DurableError`.
         """
         require(callable(getattr(engine, "receive", None)), "engine", engine, "an Engine of durable runs")
         require_value(grace is None or is_number(grace), "grace", grace, "seconds, 0 or more, or None")
@@ -557,7 +557,7 @@ class Run(Generic[Out_co]):
         return RunInterrupted(self.result())
 
     def _begin(self) -> None:
-        """Reject a second start: the state has ended, or another task uses it."""
+        """Reject a second start, because the state has ended or another task is using it."""
         if self._is_started:
             raise ConfigError(
                 "This run has already started, and a run can start only once. "

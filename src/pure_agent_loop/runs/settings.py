@@ -67,7 +67,7 @@ _NOT_HERE = {
     "n": "A run requests one answer only.",
 }
 OUTPUT_RETRIES = 2
-# Default of arguments for which None is a valid value; a caller may pass this default, too.
+# Default of arguments for which None is a valid value; callers may also pass it explicitly.
 UNSET: Any = ...
 _OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
 _OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
@@ -182,7 +182,7 @@ def all_tools(
 
 
 class HasTool(Protocol):
-    """Interface of a handoff: the tool that the model calls for it."""
+    """Interface of a handoff, with the tool that the model calls to hand over."""
 
     def tool(self) -> Tool:
         """Return the tool."""
@@ -295,7 +295,7 @@ def check_fields(owner: str, values: Mapping[str, Any], known: Iterable[str] = (
 
 
 def _check_ours(name: str, value: Any) -> None:
-    """Check a field that is not sent to the server, which could otherwise reject it."""
+    """Check a field that is not sent to the server, so the server cannot reject a wrong value."""
     expected = ""
     if name in ("extra_body", "extra_headers", "extra_query") and not isinstance(value, Mapping):
         expected = "a dict of fields"
@@ -399,7 +399,7 @@ def parse_system_prompt(system_prompt: SystemPrompt) -> tuple[str, PromptWriter 
 
 
 def hooks_in_run(hooks: Hooks) -> Hooks:
-    """Return the hooks, bound to pass the `RunContext` to those that take it.
+    """Return the hooks, wrapped so that those that take the `RunContext` receive it.
 
     Raises:
         ConfigError: A hook has the wrong signature.
@@ -641,7 +641,7 @@ def naming(agent: HasKit, name: str) -> AbstractContextManager[None]:
 
 
 def form_of(output_type: Any) -> Any:
-    """Return the form of an answer; None for text. For other types, pydantic is loaded.
+    """Return the form of an answer; None for text. Any other type causes pydantic to be loaded.
 
     Raises:
         ConfigError: The type cannot be expressed as JSON.

@@ -27,7 +27,7 @@ class EventStream:
         self._buffer: deque[AnyEvent] = deque()
         self._task: asyncio.Task[None] | None = None
         self._reader: asyncio.Future[None] | None = None
-        # An Event, because several senders may wait: tools emit progress concurrently.
+        # An Event, because several senders may be waiting: tools emit progress concurrently.
         self._room = asyncio.Event()
         self._left = False
 

@@ -176,7 +176,7 @@ class SharedBudget(Budget):
         return count
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Return the limit a further request would exceed; see `Budget.passed_by`."""
+        """Return the limit that a further request would exceed; see `Budget.passed_by`."""
         return next(filter(None, (budget.passed_by(usage, model) for budget in self._budgets)), "")
 
     @property

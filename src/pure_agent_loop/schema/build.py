@@ -129,7 +129,7 @@ def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
             raise _inexpressible(signature, error) from error
         # Keys in the usual order; pydantic omits empty parts, which some servers require.
         tidy = {"type": "object", "properties": {}, "required": [], **tidy_schema(raw)}
-        parameters = mended_schema(tidy)  # adds `items` to arrays, which pydantic omits for tuples
+        parameters = mended_schema(tidy)  # adds the `items` of arrays, which pydantic omits for tuples
     doc = parse_docstring(signature.doc)
     for parameter in signature.parameters:
         _complete(parameters["properties"].get(parameter.name), parameter, doc.params)
@@ -249,7 +249,7 @@ def _with_none(annotation: Any) -> Any:
 
 def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Mapping[str, str]) -> None:
     """Add the default and the description of a parameter to its schema."""
-    if schema is None:  # the schema lists a parameter with an alias under the alias
+    if schema is None:  # the schema lists a parameter that has an alias under that alias
         return
     if description := _explicit_description(parameter) or docs.get(parameter.name):
         schema["description"] = description

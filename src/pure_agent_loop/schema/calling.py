@@ -23,7 +23,7 @@ from pure_agent_loop.tool_context import current_run
 
 
 async def outcome_of_call(call: Callable[[], Awaitable[Any]], tool: str, prompts: Prompts) -> ToolOutcome:
-    """Return the outcome of a call. Raises only if the task is really cancelled."""
+    """Return the outcome of a call. Raises only if the task itself is being cancelled."""
     fail = partial(failed, prompts, tool)
     try:
         return await outcome_of(await call())
@@ -42,7 +42,7 @@ async def outcome_of_call(call: Callable[[], Awaitable[Any]], tool: str, prompts
 
 
 def cancelled_itself(error: asyncio.CancelledError, tool: str, prompts: Prompts) -> ToolOutcome:
-    """Return the outcome of a call that raised CancelledError without a cancellation of the task."""
+    """Return the outcome of a call that raised CancelledError although its task was not cancelled."""
     return _logged(error, tool, failed(prompts, tool, type(error).__name__, model_text("cancelled_itself")))
 
 
@@ -52,7 +52,7 @@ def _logged(error: BaseException, tool: str, outcome: ToolOutcome) -> ToolOutcom
 
 
 async def call_user(function: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
-    """Call a user's function, in a worker thread if it is not async, because it may block."""
+    """Call a user's function; one that is not async may block, so it runs in a worker thread."""
     is_async = inspect.iscoroutinefunction(unwrapped(function))
     return await (function if is_async else partial(call_in_worker, function))(*args, **arguments)
 
@@ -91,7 +91,7 @@ def _is_being_cancelled() -> bool:
 
 
 def checked_in_run(name: str, function: Any, *parameters: str) -> Any:
-    """Check a function like `checked_function`; a `RunContext` may precede the parameters.
+    """Check a function as `checked_function` does; a `RunContext` may precede the parameters.
 
     Raises:
         ConfigError: The value is not a function, or cannot be called with these parameters.
@@ -104,7 +104,7 @@ def checked_in_run(name: str, function: Any, *parameters: str) -> Any:
 
 
 def contextual(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is called without a `RunContext`; unchanged if it does not take one."""
+    """Return a function that supplies the `RunContext` if the given one takes it; others unchanged."""
     if not takes_context(function):
         return function
     if inspect.iscoroutinefunction(function):

@@ -68,7 +68,7 @@ def _is_a(value: Any, kind: str) -> bool:
 
 
 def _mismatches(schema: Any, value: Any, place: tuple[Any, ...] = ()) -> Iterator[dict[str, Any]]:
-    """Yield each value whose type or choice differs from its schema, in the form of pydantic's errors."""
+    """Yield an error, in pydantic's form, for each value whose type or choice does not match its schema."""
     if not isinstance(schema, dict):
         return
     kinds = [kind for kind in _as_list(schema.get("type")) if isinstance(kind, str)]
@@ -175,7 +175,7 @@ class Described:
 
     @cached_property
     def schema(self) -> ToolSchema | JsonSchemaType:
-        """The schema and the validator; built on first use, because that imports pydantic."""
+        """The schema and the validator; built on first use, because building them imports pydantic."""
         if self._given is not None:
             return self._given
         assert self._signature is not None  # either `_given` or `_signature` is set
@@ -211,7 +211,7 @@ class Described:
         """Return the tool as an entry in a request's ``tools``.
 
         Args:
-            prompts: Prompts in the language of the description; None for the tool's own description.
+            prompts: Prompts in whose language the tool is described; None for the tool's own description.
         """
         words = None if prompts is None else prompts.tools.get(self.name, self._words.get(prompts.language))
         description = self.description if words is None else words.description

@@ -1,7 +1,7 @@
 """Parse docstrings into a function's description and the descriptions of its parameters.
 
-Google, NumPy and Sphinx (reST) styles, also mixed, with ASCII or full-width colons. Sections about
-results, errors and examples are omitted. Unrecognized text becomes part of the description.
+Google, NumPy and Sphinx (reST) styles are supported, also mixed, with ASCII or full-width colons. Sections
+about results, errors and examples are omitted. Unrecognized text becomes part of the description.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _DocstringReader:
             self._add(key, lines)
 
     def _deeper_than(self, margin: int) -> list[str]:
-        """Consume the further lines of the item at `margin`: blank lines and lines indented deeper."""
+        """Consume the remaining lines of the item at `margin`: blank lines and lines indented deeper."""
         start = self._at
         while self._at < len(self._lines):
             line = self._lines[self._at]

@@ -75,7 +75,7 @@ def kinds_of(schema: object) -> set[str]:
 
 
 def _taken(value: Any, schema: object) -> Any:
-    """Convert a value as the tool does: a string that spells a number, boolean, list or object becomes it."""
+    """Convert a value as the tool does: a string that spells a number, boolean, list or object is parsed."""
     kinds = kinds_of(schema)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -96,7 +96,7 @@ def _taken(value: Any, schema: object) -> Any:
 
 
 def paths_of(root: str, path: object) -> list[str]:
-    """Return the names of a path's target: relative to its folder, and from the root of the file system.
+    """Return the names of a path's target: relative to `root`, and from the root of the file system.
 
     Args:
         root: The folder that the path is relative to.
@@ -122,7 +122,7 @@ def paths_of(root: str, path: object) -> list[str]:
 def fits(pattern: str, value: Any, name: str = "", *, too_long: bool = False) -> bool:
     """Return True if a value matches a pattern; return `too_long` if it is too long to match."""
     if isinstance(value, bool):
-        pattern = pattern.lower()  # a rule may also spell a bool as in Python
+        pattern = pattern.lower()  # a rule may also spell a bool as Python does
     elif isinstance(value, (int, float)):
         with suppress(ValueError):
             pattern = _as_word(value) if float(pattern) == value else pattern

@@ -16,7 +16,7 @@ from pure_agent_loop.errors import ConfigError
 MAX_DEPTH = 100
 MAX_INLINED = 200  # inlined references
 MAX_CHOICES = 5  # nested choices
-MAX_WORDS = 500  # maximum characters of a rule described in words
+MAX_WORDS = 500  # maximum length of a rule described in words, in characters
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _SYNONYMS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array",
              "dict": "object", "none": "null"}  # fmt: skip
@@ -45,7 +45,7 @@ def mended_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         mended = mender.mend(top, MAX_DEPTH)
         json.dumps(mended, default=str)
-    except ValueError as error:  # raised for a number with too many digits, among others
+    except ValueError as error:  # raised for a number with too many digits, among other things
         raise ConfigError(f"The argument schema is not JSON-serializable: {error}.") from None
     except RecursionError:
         raise ConfigError(
@@ -201,7 +201,7 @@ def _of_arguments(schema: dict[str, Any], mender: _SchemaMender) -> dict[str, An
         mended["description"] = (
             f"{mended.get('description', '')}\nThe arguments must also fit: {words}".strip()
         )
-    # Servers require `properties`; without it, any argument was allowed and stays allowed.
+    # Servers require `properties`; a schema without it allows any argument, and must still do so.
     if "properties" not in mended:
         mended = {"additionalProperties": True, **mended}
     properties = mended.get("properties", {})
@@ -210,7 +210,7 @@ def _of_arguments(schema: dict[str, Any], mender: _SchemaMender) -> dict[str, An
 
 
 def _parts(schema: Mapping[str, Any], mender: _SchemaMender, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield each alternative of a top-level choice with the choice's keyword; resolve definitions."""
+    """Yield each alternative of a top-level choice with the choice's keyword; resolve references."""
     for key in _CHOICES:
         for part in schema.get(key) or () if isinstance(schema.get(key), list) else ():
             target = mender.target(part["$ref"]) if "$ref" in part else part

@@ -33,7 +33,7 @@ class CommandEnd(TypedDict):
 
     Args:
         exit_code: Exit code; 124 for a command that timed out, as with ``timeout`` of the GNU coreutils.
-        seconds: Duration of the command, even if it ran before the call.
+        seconds: Duration of the command, which may have started before the call.
         lines: Number of lines that the command printed.
         tail: The last of these lines, shortened.
         read_only: True if the command ran in a way that could not change anything.
@@ -52,10 +52,10 @@ class ToolOutcome:
 
     Args:
         is_error: True if the call failed.
-        is_interrupt: True if Ctrl-C stopped the tool: the run should end.
-        spent: Model usage within the tool, for the run's totals and its `Budget`: ``usage`` (the plain
-            form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if the budget has already
-            counted this usage. A tool that sets this field or `is_error` returns a `ToolOutcome`.
+        is_interrupt: True if Ctrl-C stopped the tool; the run should then end, too.
+        spent: Model usage within the tool, for the run's totals and its `Budget`: ``usage`` (the plain form
+            of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if the budget has already
+            counted this usage. A tool sets this field or `is_error` by returning a `ToolOutcome`.
         is_background: True if the work continues in the background and a message will report its result.
         hands_to: The agent that takes over; the run ends with ``handed_off``.
         is_retry: True if the tool asked the model to correct its call; see `Retry`.
@@ -103,7 +103,7 @@ def failed(
     Args:
         interrupt: True after Ctrl-C.
         is_made: False if the tool was not called.
-        hint: False if the model must not try another way: the effect is unknown, or a person denied it.
+        hint: False if the model must not try another way: the effect is unknown, or a person denied the call.
     """
     text = prompts.tool_error.format(
         tool=tool, type=kind, error=error, hint=prompts.tool_hint if hint else ""
@@ -231,7 +231,7 @@ def _is_big(value: Any) -> bool:
 
 
 def _can(value: Any, name: str) -> bool:
-    """Check a value's type for an attribute: the value's own `__getattr__` may accept any name."""
+    """Check a value's type for an attribute, because the value's own `__getattr__` may accept any name."""
     return hasattr(type(value), name)
 
 
@@ -269,6 +269,6 @@ def _array(array: Any) -> str:
 def without_secrets(
     parts: list[dict[str, Any]] | None, redactor: Redactor
 ) -> tuple[list[dict[str, Any]] | None, bool]:
-    """Drop parts with a known secret and return whether any was dropped: an image cannot be redacted."""
+    """Return the parts without known secrets, and whether any was dropped; an image cannot be redacted."""
     left = [part for part in parts or () if redactor.redact_value(part) is part]
     return left or None, len(left) != len(parts or ())

@@ -1,7 +1,8 @@
 """JSON Schema and validation of plain types, equal to pydantic's but without importing pydantic.
 
 Most tools take only strings, numbers and lists of these. For other types the functions here return `None`,
-and the caller uses pydantic. Both ways validate with `pydantic_core` and the same core schema.
+and the caller uses pydantic. Both this module and pydantic validate with `pydantic_core` and the same core
+schema.
 """
 
 from __future__ import annotations

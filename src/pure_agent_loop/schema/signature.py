@@ -92,9 +92,9 @@ def callable_name(function: Callable[..., Any]) -> str:
 def check_signature(function: Callable[..., Any]) -> ToolSignature:
     """Check that a function can be a tool: each parameter has a type and can be passed by name.
 
-    The check is cheap enough for decoration time. Annotations that name classes of an enclosing function are
-    resolved here, while that function is still running. Annotations that name later definitions of the module
-    stay strings until the schema is built.
+    The check is cheap enough to run when a function is decorated. Annotations that name classes of an
+    enclosing function are resolved here, while that function is still running. Annotations that name later
+    definitions of the module stay strings until the schema is built.
 
     Args:
         function: A function, bound method, ``partial`` or callable object. Arguments bound by a ``partial``
@@ -193,7 +193,7 @@ def _is_run_context(annotation: Any) -> bool:
 
 
 def scope_of(function: Callable[..., Any] | None) -> _Scope:
-    """Return the scope of a function's annotations; for None, the classes in all callers' locals."""
+    """Return the scope of a function's annotations; for None, of the classes in all callers' locals."""
     if function is not None:
         return _Scope(function, {}, look_around=True)
     frames = [frame.f_locals for frame in _callers()]
@@ -235,7 +235,7 @@ def _quoted(names: list[str]) -> str:
 
 
 def _corrected(function: Callable[..., Any], name: str, declared: list[inspect.Parameter]) -> str:
-    """Return an example of the signature with annotations."""
+    """Return the signature with annotations added, as an example."""
     parts = []
     for parameter in declared:
         if parameter.name in {"self", "cls"}:

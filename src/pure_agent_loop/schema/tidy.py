@@ -20,9 +20,9 @@ class _SchemaTooLargeError(Exception):
 def tidy_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Drop generated titles and inline definitions.
 
-    Several servers fail on ``$ref``. Only definitions that contain themselves stay under ``$defs``;
-    all definitions do if the schema would exceed 5,000 objects (twenty types that each use the next one twice
-    would give a million).
+    Several servers fail on ``$ref``. Only definitions that contain themselves stay under ``$defs``; all
+    definitions stay there if the schema would otherwise exceed 5,000 objects (twenty types that each use the
+    next one twice would give a million).
 
     Args:
         schema: A JSON Schema as pydantic writes it. It is not modified.
@@ -73,7 +73,7 @@ class _Inliner:
 
 
 def _without_single_all_of(node: dict[str, Any]) -> dict[str, Any]:
-    """Unwrap ``{"allOf": [{"$ref": ...}], ...}``, how pydantic before 2.9 wrote a ``$ref`` with siblings."""
+    """Unwrap ``{"allOf": [{"$ref": ...}], ...}``: pydantic before 2.9 wrote it for ``$ref`` with siblings."""
     parts = node.get("allOf")
     if not isinstance(parts, list) or len(parts) != 1 or not isinstance(parts[0], dict):
         return node

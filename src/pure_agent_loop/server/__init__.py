@@ -7,12 +7,12 @@
     service       what request handlers share
     hub           runs: start, steer, answer, resume; `work` and `engine_work` execute them
     asking        questions from runs, and their answers
-    channel       events of a session, delivered to viewers; its `entries`, saved in an `event_file`
+    channel       delivers a session's events (`entries`) to viewers and saves them in an `event_file`
     labels        names, folders, pins and versions of sessions
     runs_file     the persisted list of runs
     retention     deletes unused sessions and runs daily
     api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI
-    foreign/      other protocols: OpenAI's two, AG-UI, the AI SDK's stream
+    foreign/      other protocols: two of OpenAI's, AG-UI, the AI SDK's stream
     metrics       Prometheus metrics
     page_files    static files of the web page
     serving       the process: sockets, TLS, signals
@@ -75,23 +75,23 @@ def create_app(
     executes: bool = True,
     **limits: Any,
 ) -> Any:
-    """Create an ASGI application that serves agents. Run the application in a single process.
+    """Create an ASGI application that serves agents; it must run in a single process.
 
         app = create_app({"helper": agent}, token=os.environ["PAL_TOKEN"])
 
     Args:
         agents: One agent, served as ``default``, or a dict of name -> agent.
-        token: The owner's token, at least 16 characters. Without this argument, a token is generated and
-            saved as ``token`` in `folder`; ``app.state.token`` holds the token.
-        users: More users: `Person` objects, or the path of a JSON file that lists users.
+        token: The owner's token, at least 16 characters. If omitted, the token is read from the file
+            ``token`` in `folder`, or generated and saved there. ``app.state.token`` holds the token in use.
+        users: Additional users: `Person` objects, or the path of a JSON file that lists users.
         user_header: The header that names the user, set by a proxy that sends the owner's token.
-        sessions: A folder, a store or a `SessionManager`; sessions go to the data folder if None.
+        sessions: A folder, a store or a `SessionManager`; if None, sessions are stored in the data folder.
         database: Run tasks durably on an engine: ``sqlite:///PATH`` or ``postgresql://...``.
         folder: The server's own files; ``server`` in the data folder if None.
         published: Prompts and resources for MCP clients, in addition to the agents.
         deps: Factory for the `RunContext` dependencies, called once per attempt of a run; see
             `durable.Engine`.
-        executes: False to leave the engine's runs to workers elsewhere.
+        executes: False to leave the engine's runs to workers in other processes.
         limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools`, `starters` and
             `grace`.
 

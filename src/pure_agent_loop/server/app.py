@@ -120,7 +120,7 @@ def make_app(
         stack = contextlib.AsyncExitStack()
         try:
             for server in chain.from_iterable(map(servers_of, named.values())):
-                await stack.enter_async_context(server)  # stay connected while the application runs
+                await stack.enter_async_context(server)  # keep it connected while the application is running
             if engine is not None:
                 await engine.start()
             hub.resume_interrupted()
@@ -160,8 +160,9 @@ def make_app(
 class Lifetime:
     """Runs the server's lifespan in its own task.
 
-    The lifespan starts with the application. A mounted application gets no lifespan events, so the first
-    request starts the lifespan, and a signal to the process ends it before the server handles the signal.
+    Normally, the lifespan starts with the application. An application mounted in another one gets no lifespan
+    events: its first request starts the lifespan, and a signal to the process ends the lifespan before the
+    server handles the signal.
 
     Args:
         context: Entered at the start and exited at the end, in the same task.
@@ -180,13 +181,13 @@ class Lifetime:
         await self.close()
 
     async def begin_mounted(self, app: Starlette) -> None:
-        """Start if not started yet, and stop at SIGTERM and Ctrl-C."""
+        """Start the lifespan if it has not started yet, and stop it at SIGTERM and Ctrl-C."""
         if self._task is None:
             self._take_signals(app)
         await self.begin(app)
 
     async def begin(self, app: Starlette) -> None:
-        """Start if not started yet. Errors during startup are raised here."""
+        """Start the lifespan if it has not started yet. Errors during startup are raised here."""
         if self._task is None:
             self._started, self._stop = asyncio.Event(), asyncio.Event()
             self._task = asyncio.create_task(self._run(app))
@@ -204,13 +205,13 @@ class Lifetime:
             await self._stop.wait()
 
     async def close(self) -> None:
-        """Stop and wait for the end."""
+        """Stop the lifespan and wait until it has ended."""
         if self._task is not None:
             self._stop.set()
             await self._task
 
     def _take_signals(self, app: Starlette) -> None:
-        """Stop at the signals that the process handles, then call the process's own handlers."""
+        """At a signal that the process handles, stop the lifespan, then call the process's own handler."""
         if threading.current_thread() is not threading.main_thread():
             return  # only the main thread can set handlers; without them, a signal ends the process at once
         loop = asyncio.get_running_loop()
@@ -247,7 +248,7 @@ def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None)
         raise ConfigError("agents must be an Agent or a non-empty dict of name -> Agent.")
     by_name = {"default": agents} if isinstance(agents, Agent) else agents
     by_name = served_agents(by_name, "the server", "set create_app(sessions=...)")
-    # Questions go to the server's users, except for an agent with its own on_ask.
+    # Questions go to the server's users, except those of an agent with its own on_ask.
     named = {
         check_agent_name(name): agent
         if agent.config.on_ask and deps is None
@@ -261,7 +262,7 @@ def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None)
 
 
 def _check_models(named: Mapping[str, Agent], models: Sequence[str]) -> None:
-    """Reject a choice of models for an agent that was created with a client."""
+    """Reject a list of models to choose from if an agent was created with its own client."""
     fixed = [name for name, agent in named.items() if agent.config.has_own_client]
     if models and fixed:
         raise ConfigError(notice("library.server_fixed_model", agents=", ".join(fixed)))

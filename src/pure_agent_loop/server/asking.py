@@ -23,14 +23,14 @@ from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 
 NOT_WAITING = "urn:pure-agent-loop:not-waiting"  # a problem type
-STOP_SECONDS = 5.0  # seconds for a run to suspend
+STOP_SECONDS = 5.0  # maximum seconds to wait for a run to suspend
 
 
 async def ask_in_hub(request: PermissionRequest) -> Permission:
     """Ask the server's users; the agents of the server get this function as `on_ask`.
 
     A question about a call suspends the run, so that the question survives a restart. A running tool does not
-    survive a restart, so its question is only held in memory.
+    survive a restart, so its question is held in memory only.
     """
     live = CURRENT_RUN.get()
     if current_call() is None:
@@ -62,8 +62,8 @@ async def questions(hub: Hub, session: str) -> list[PermissionRequest]:
 async def answer(hub: Hub, session: str, call_id: str, permission: Permission, by: str) -> str:
     """Answer a question, and resume the run if no other is pending. Only the first answer counts.
 
-    An answer that allows further calls also answers the pending questions about such calls, for the same
-    person.
+    An answer that allows further calls also answers the pending questions about such calls, in the name of
+    the same person.
 
     Args:
         hub: The runs.
@@ -86,7 +86,7 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
             raise AlreadyAnsweredError(
                 call_id, first[0], first[1].behavior, first[2], message=first[1].message
             )
-        # The future is already done if the tool was stopped in the meantime.
+        # The future is already done if the tool has been stopped in the meantime.
         if not (future := live.asked[call_id][1]).done():
             future.set_result(permission)
         hub.announce_answer(live.info, _given(call_id, permission, by))
@@ -102,7 +102,7 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
 
 
 async def _covered(hub: Hub, session: str, call_id: str, permission: Permission) -> list[str]:
-    """Return the other pending calls of a session that an answer allows."""
+    """Return a session's other pending calls that the answer to one call also allows."""
     if not (permission.always or permission.similar):
         return []
     pending = await questions(hub, session)
@@ -121,7 +121,7 @@ async def _covered(hub: Hub, session: str, call_id: str, permission: Permission)
             other.call_id
             for other in pending
             if other is not asked
-            and not (live and other.call_id in live.asked)  # the question comes from a running tool
+            and not (live and other.call_id in live.asked)  # not a question from a running tool
             and _is_allowed(allowed, other, agent.tools.get(other.tool) if agent else None)
         ]
 
@@ -193,7 +193,7 @@ async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, s
 
 
 async def _wait_suspended(hub: Hub, session: str, call_id: str) -> None:
-    """Wait until the run has suspended, because its pending call is recorded shortly before that."""
+    """Wait until the run has suspended; its pending call is recorded shortly before that."""
     live = hub.live(session)
     if live is None or live.task is None:
         return

@@ -1,8 +1,8 @@
 """Delivers the events of a session to any number of viewers.
 
 A viewer has a cursor, not a queue: it reads the entries after its cursor when it is ready. A slow viewer
-therefore blocks nothing and costs no memory; older entries come from the file. A viewer too far behind is
-dropped.
+therefore blocks nothing and costs no memory; older entries come from the file. A viewer that falls too far
+behind is dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_LAG = 20_000
 
 @dataclass(frozen=True)
 class Gap:
-    """Requested events are missing: the viewer must reload the session.
+    """The requested events are no longer available: the viewer must reload the session.
 
     Args:
         first: The first available number.
@@ -60,7 +60,7 @@ class Channel:
 
     @property
     def is_quiet(self) -> bool:
-        """True if the channel may be discarded, because the file contains all its entries."""
+        """True if the channel may be discarded: it has no viewers, and its file contains all entries."""
         return not self.viewers and not self._due
 
     def add(self, plain: Mapping[str, Any], run: str = "") -> ChannelEntry:
@@ -78,7 +78,7 @@ class Channel:
         return entry
 
     def flush(self) -> None:
-        """Write added entries, then publish them. This order ensures that no number is reused."""
+        """Write new entries to the file, then publish them. This order ensures that no number is reused."""
         due, self._due = self._due, []
         if not due:
             return
@@ -101,14 +101,14 @@ class Channel:
         wakeup.set_result(None)
 
     async def wait(self, after: int, seconds: float) -> bool:
-        """Wait until entries after a number exist, or until `wake` is called. Return whether they exist."""
+        """Wait up to `seconds` for entries after a number, or until `wake`; return whether there are any."""
         if self.last > after:
             return True
         await asyncio.wait([self._wakeup], timeout=seconds)
         return self.last > after
 
     async def read(self, after: int) -> list[ChannelEntry] | Gap:
-        """Return the next batch of entries after a number.
+        """Return the next batch of entries after a number, or a `Gap` if they are no longer available.
 
         Args:
             after: The viewer's last number; 0 at the beginning.
@@ -128,7 +128,7 @@ class Channel:
         return stored
 
     async def newest_source(self, run: str) -> int:
-        """Return the engine's number for a run's newest event; 0 if none."""
+        """Return the engine's number of a run's newest copied event; 0 if there is none."""
         self.flush()
         first = int(run.rpartition(":")[2])
         entries = await asyncio.to_thread(self._file.after, first, self.last)

@@ -1,7 +1,8 @@
-"""Durable runs: an engine executes the runs, in this process or in another one on the same database.
+"""Durable runs: an engine executes the runs, in this process or in another one with the same database.
 
 The server submits, answers and cancels durable runs, and copies the engine's events to the session's channel.
-Each event keeps its engine number as `source`, so that a restarted server continues after the last one.
+Each copy keeps the engine's number as `source`, so that a restarted server continues after the last copied
+event.
 """
 
 from __future__ import annotations
@@ -40,20 +41,20 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("pure_agent_loop.server")
 _DAY = 86_400.0  # seconds
-_CLAIM_SECONDS = 3600.0  # time for one server to complete a deletion
-RETRY_SECONDS = 1.0  # seconds between two tries while the database is unavailable
+_CLAIM_SECONDS = 3600.0  # time allowed for one server to complete a deletion
+RETRY_SECONDS = 1.0  # seconds between two attempts while the database is unavailable
 
 
 class FleetState(NamedTuple):
-    """State of a database with its workers.
+    """The state of an engine's database and of its workers.
 
     Args:
         tasks: The newest runs.
-        handovers: Number of handovers by run.
+        handovers: Number of handovers per run.
         agents: Queue of each agent.
         workers: Workers sorted by name, including dead ones.
-        busy: Number of running runs by worker.
-        states: Number of runs by status.
+        busy: Number of running runs per worker.
+        states: Number of runs per status.
         gauges: Gauges of `durable.health`, with the depth of each queue.
     """
 
@@ -94,7 +95,7 @@ class EngineWork:
         return self._engine.schedules
 
     def fleet(self, limit: int) -> FleetState:
-        """Return the newest runs, and the workers, queues and states of all runs.
+        """Return the newest runs, and the workers, queues and run counts of the database.
 
         Raises:
             DurableError: The database is unavailable.
@@ -132,7 +133,7 @@ class EngineWork:
         return self._engine.deletion()
 
     def claim_day(self, *, is_done: bool = False) -> float:
-        """Claim the daily deletion for an hour, so that a failed or killed deletion is retried after that.
+        """Claim the daily deletion for an hour; if the deletion does not finish, it is due again after that.
 
         All servers on the same database share the claim.
 
@@ -157,7 +158,7 @@ class EngineWork:
         self._engine.handle(run_id).cancel()
 
     def waits(self, run_id: str) -> bool:
-        """Return whether a run waits for an answer or a result."""
+        """Return whether a run is waiting for an answer or a result."""
         return self._engine.handle(run_id).status() in WAITING
 
     def answered(self, run_id: str) -> Collection[tuple[int, str]]:

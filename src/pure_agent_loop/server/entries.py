@@ -31,7 +31,7 @@ class Visibility:
     """The parts of events that a client may see.
 
     Args:
-        full: Everything in `Event.to_dict`.
+        full: Whether everything in `Event.to_dict` is visible.
         tools: If not `full`, the tools whose arguments and results are visible; True for all.
         reasoning: If not `full`, whether reasoning is visible.
     """
@@ -104,7 +104,7 @@ class ChannelEntry:
 
     @classmethod
     def from_line(cls, session: str, line: bytes) -> ChannelEntry:
-        """Parse a line of `to_line`.
+        """Parse a line that `to_line` created.
 
         Raises:
             ValueError, KeyError, TypeError: The line is malformed.

@@ -1,8 +1,9 @@
 """Persisted events of a session, so that clients can reconnect after the server restarts.
 
-One JSON-lines file per session. A line is written before any client receives its event, so that a killed
-process never reuses a number. After a power failure the last lines may be missing, because only the
-session itself is synced. Above a maximum size the older half is deleted; clients then read the session.
+Each session has one JSON-lines file. A line is written before any client receives its event, so that no
+number is reused even if the process is killed. After a power failure the last lines may be missing, because
+only the session itself is synced to disk. Above a maximum size, the older half of the file is deleted;
+clients that need the deleted events read the session instead.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class EventFile:
             self._drop_older_half()
 
     def _drop_older_half(self) -> None:
-        """Rewrite the file with its newer half. Open readers keep the old file."""
+        """Rewrite the file with its newer half. Open readers continue with the old file."""
         new = self.path.with_suffix(".new")
         with self.path.open("rb") as old, new.open("wb") as file:
             if sys.platform != "win32":

@@ -53,7 +53,8 @@ HEADERS = {
     "cache-control": "no-store",
 }
 BODY_SECONDS = 60.0  # seconds allowed for the whole request to arrive
-# Limits for discarding the rest of a rejected request: many clients send all of it before they read.
+# Limits for discarding the rest of a rejected request: many clients read no response before they have
+# sent all of it.
 LINGER_BYTES = 1 << 30
 LINGER_SECONDS = 10.0
 _CORS = {
@@ -67,7 +68,7 @@ _SINGLE = (b"host", b"origin", b"authorization", b"content-type", b"content-leng
 
 
 class RateLimiter:
-    """A token-bucket rate limiter, one bucket per person. Bursts may have four times the rate.
+    """A token-bucket rate limiter, one bucket per person. A burst may reach four times the rate.
 
     Args:
         rate: Sustained requests per second.
@@ -142,7 +143,7 @@ class GateMiddleware:
             self._log(scope, response)
 
     def _check_single(self, scope: Scope) -> None:
-        """Reject duplicate security headers: a proxy may have checked the other value."""
+        """Reject security headers that occur twice: a proxy may have checked only one of the values."""
         names = [name.lower() for name, _ in scope["headers"]]
         for name in (*_SINGLE, self._people.header.encode()):
             if name and names.count(name) > 1:
@@ -218,7 +219,7 @@ class GateMiddleware:
 
 
 def _keep_slashes(scope: Scope) -> None:
-    """Replace ``%2F`` in the path by NUL: session names may contain slashes.
+    """Replace ``%2F`` in the path by NUL, so that a slash in a session name is not taken for a separator.
 
     Raises:
         HttpProblem: The path already contains a NUL.
@@ -300,7 +301,7 @@ class _RequestBody:
         return message
 
     async def drain(self) -> None:
-        """Discard the rest of the body for a while: closing earlier would lose the response."""
+        """Discard the rest of the body, up to a limit: closing at once would lose the response."""
         deadline = time.monotonic() + LINGER_SECONDS
         with contextlib.suppress(TimeoutError):
             while self._has_no_expect and not self._is_complete and self._received < LINGER_BYTES:
@@ -384,6 +385,6 @@ class _ResponseSender:
         start = {"type": f"{prefix}http.response.start", "status": problem.status, "headers": headers}
         await self.send(start)
         await self.send({"type": f"{prefix}http.response.body", "body": body})
-        if prefix:  # uvicorn logs an unfinished handshake unless the connection has closed by then
+        if prefix:  # let the connection close first, or uvicorn logs an unfinished handshake
             await asyncio.sleep(0)
             await asyncio.sleep(0)

@@ -4,7 +4,7 @@
                   │                                         │
               runs.jsonl                              events/SESSION.jsonl
 
-A run that was interrupted by the end of the process is resumed at the next start, from its session's records.
+A run that was interrupted when the process ended is resumed at the next start, from its session's records.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from pure_agent_loop.support.text import safe_str
 LOG = logging.getLogger("pure_agent_loop.server")
 MAX_TEXT = 20_000  # characters kept of an ended run's task and answer: the session has the rest
 CUT_SECONDS = 3.0  # time for runs to reach the end of a step, after the grace period
-WATCH_SECONDS = 2.0  # polling interval for suspended runs: another process may have answered
+WATCH_SECONDS = 2.0  # polling interval for suspended runs, which another process may have answered
 STOPPED = "The run was stopped."
 CANCELLED = "stopped by a user"
 WAITS = "urn:pure-agent-loop:waits"  # a problem type
-STOP_SECONDS = 10.0  # how long a new message waits for a stopping run to end
-MAX_ATTEMPTS = 20  # so that a run that crashes its process is not resumed forever
+STOP_SECONDS = 10.0  # how long a new message waits for a run that is stopping
+MAX_ATTEMPTS = 20  # limits how often a run that crashes its process is resumed
 
 
 class Hub:
@@ -95,7 +95,7 @@ class Hub:
         self._announced: dict[str, set[tuple[str, str]]] = {}
         self._ephemeral: dict[
             asyncio.Task[Any] | None, RunInfo
-        ] = {}  # runs of single requests, without session
+        ] = {}  # runs of a single HTTP request, without a session
         self.file = RunsFile(self._folder)
         self.is_draining = False
         self.on_event: Callable[[ChannelEntry], None] = metrics.event
@@ -196,7 +196,7 @@ class Hub:
         self._execute(ActiveRun(info))
 
     def _announce_start(self, session: str, agent: str, model: str, run_id: str = "", **about: Any) -> str:
-        """Send viewers the start of a run or of another attempt, and return the run's id."""
+        """Tell viewers that a run, or a further attempt at it, is starting; return the run's id."""
         named = {"agent": agent, "model": model or model_of(self.agents[agent].llm)}
         return self.channel(session).add(own_event(RUN_START, **named, **about), run_id).run
 
@@ -235,10 +235,10 @@ class Hub:
 
     @contextlib.contextmanager
     def ephemeral_run(self, person: Person, agent: str) -> Iterator[RunInfo]:
-        """Register a run within the block, for one HTTP request; then add its usage to the totals.
+        """Register the run of one HTTP request within the block, then add the run's usage to the totals.
 
         Raises:
-            HttpProblem: A run limit is reached.
+            HttpProblem: A run limit has been reached.
         """
         self._check_capacity(person)
         info = RunInfo("", "", agent, person.name, "")
@@ -292,7 +292,7 @@ class Hub:
 
     def _done(self, live: ActiveRun, task: asyncio.Task[None]) -> None:
         if self._live.get(live.info.session) is not live:
-            return  # `outcome` has removed this run; the session's next run may have started
+            return  # `outcome` has already removed this run; the session's next run may have started since
         del self._live[live.info.session]
         if live.guard.is_cut:
             return  # the next process resumes the run
@@ -383,7 +383,7 @@ class Hub:
                     live.token.cancel(reason or CANCELLED)
 
     def _deny_pending(self, info: RunInfo, reason: str, by: str) -> bool:
-        """Deny pending calls. Return True if a call was allowed, so that the run must resume to finish it."""
+        """Deny pending calls; return True if a call has already been allowed, which the run must finish."""
         try:
             for question in self.sessions.questions(info.session):
                 with contextlib.suppress(AlreadyAnsweredError):  # the first answer counts
@@ -416,7 +416,7 @@ class Hub:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Poll suspended runs, and resume those whose answers were recorded by another process."""
+        """Within the block, regularly resume suspended runs whose answers another process has recorded."""
         watching = asyncio.create_task(self._watch())
         try:
             yield
@@ -443,7 +443,7 @@ class Hub:
             LOG.info("Run %s could not be polled for answers: %s", info.id, safe_str(error))
 
     async def _announce_others(self, info: RunInfo) -> None:
-        """Send viewers the answers that another process recorded since the run was suspended."""
+        """Send viewers the answers that another process has recorded since the run was suspended."""
         if info.durable:
             given = await asyncio.to_thread(self.engine.given_answers, info.durable)
         else:
@@ -485,7 +485,7 @@ class Hub:
                 self.resume(info)
 
     async def drain(self, seconds: float) -> None:
-        """Start no more runs and let the current ones finish. The next process resumes unfinished runs."""
+        """Start no new runs and let the current ones finish. The next process resumes unfinished runs."""
         self.is_draining = True
         tasks = {
             task for task in (*(live.task for live in self.live_runs), *self._ephemeral) if task is not None
@@ -527,7 +527,7 @@ class Hub:
         self.file.forget_session(session)
 
     def unused_sessions(self, before: float) -> list[str]:
-        """Return the sessions that no run of this server has used since a time (seconds since the epoch)."""
+        """Return the sessions that this server's runs have not used since a time in epoch seconds."""
         newest: dict[str, float] = {}
         for info in self.runs.values():
             newest[info.session] = (
@@ -536,7 +536,7 @@ class Hub:
         return [session for session, updated in newest.items() if updated < before]
 
     def drop_event_files(self, before: float) -> None:
-        """Delete event files unchanged since a time, except those of open channels and open runs."""
+        """Delete event files that have not changed since a time, except those of open channels or runs."""
         sessions = (*self._channels, *(run.session for run in self.open_runs))
         kept = {f"{file_name(session)}.jsonl" for session in sessions}
         for path in self._events.glob("*.jsonl"):

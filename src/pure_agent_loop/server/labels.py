@@ -15,7 +15,7 @@ _HEADS = tuple(f'{{"{kind}":'.encode() for kind in LABELS)
 
 
 def read_labels(lines: Iterable[bytes]) -> dict[str, dict[str, str]]:
-    """Return labels by kind and session, from each session's newest line; an empty text removes the label."""
+    """Return labels by kind and session. Later lines replace earlier ones; an empty text removes a label."""
     labels: dict[str, dict[str, str]] = {kind: {} for kind in LABELS}
     for line in lines:
         if line.startswith(_HEADS):
@@ -27,7 +27,7 @@ def read_labels(lines: Iterable[bytes]) -> dict[str, dict[str, str]]:
 
 
 def origin_of(versions: Mapping[str, str], session: str) -> tuple[int, str] | None:
-    """Return the step after which a version differs and the session it came from; None for a first version.
+    """Return the step up to which a version equals its parent, and the parent; None for a first version.
 
     Args:
         versions: The labels of the kind `VERSION`.
@@ -44,12 +44,12 @@ def root_of(versions: Mapping[str, str], session: str) -> str:
 
 
 def first_versions() -> dict[str, str]:
-    """Map each session that is a later version of a conversation to the session with the first version.
+    """Map each session with a later version of a conversation to the session with the first version.
 
     The versions are read from the server's folder in the data folder.
     """
     try:
         versions = read_labels((server_folder() / RUNS_FILE).read_bytes().splitlines())[VERSION]
-    except OSError:  # no server has run
+    except OSError:  # no server has run yet
         return {}
     return {session: root_of(versions, session) for session in versions}

@@ -1,9 +1,9 @@
 """Authentication: by token, by a cookie issued for a token, or by a proxy's header.
 
 Tokens are stored as SHA-256 hashes: tokens are long and random, so a slow hash would add no safety. A cookie
-holds a name, an expiry time and a signature, which becomes invalid when the person's token changes. A
-logged-out cookie is recorded as a file, so that it stays invalid in all processes of the server and after
-restarts.
+holds a name, an expiry time and a signature; the signature becomes invalid when the person's token changes. A
+cookie that was logged out is recorded as a file, so that it stays invalid in all processes of the server and
+after restarts.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class People:
         # A lookup by hash does not leak the token through its timing.
         self._by_hash = {person.token_hash: person for person in self._by_name.values() if person.token_hash}
         owner = self._by_name[OWNER]
-        # The name does not change when the token is replaced, so that other users' cookies remain valid.
+        # The cookie's name stays the same when the token is replaced: other users' cookies remain valid.
         self.cookie_name = f"pal_{hashlib.sha256(owner.token_hash.encode()).hexdigest()[:8]}"
 
     def _read(self) -> dict[str, Person]:
@@ -195,7 +195,7 @@ class People:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Check for changed files within the block, even if no request arrives."""
+        """Within the block, check the files for changes even if no request arrives."""
 
         async def watch() -> None:
             while True:
@@ -264,7 +264,7 @@ class People:
 
 
 def load_or_create_secret(path: Path, make: Callable[[], str]) -> str:
-    """Read a secret from a private file. If missing, create the file.
+    """Read a secret from a private file. If the file is missing, create it.
 
     Raises:
         ConfigError: The file can be neither read nor written.

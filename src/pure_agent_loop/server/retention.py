@@ -1,7 +1,7 @@
-"""Retention: each day, delete the sessions and runs that were unused for some days.
+"""Retention: each day, delete the sessions and runs that have been unused for a number of days.
 
-The time of the last deletion is in the engine's database, so that only one of several servers deletes;
-without an engine, it is the modification time of a file in the server's folder.
+The time of the last deletion is stored in the engine's database, so that only one of several servers deletes;
+without an engine, that time is the modification time of a file in the server's folder.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop.server")
-TOOL = "delete_session"  # name of a deletion in audit logs
+TOOL = "delete_session"  # the tool's name under which audit logs list a deletion
 _MIN_PAUSE, _MAX_PAUSE = 1.0, 3600.0  # seconds between two checks of the clock
 _FILE = "retention"  # its modification time is the time of the last deletion
 
 
 @contextlib.asynccontextmanager
 async def retention(hub: Hub, days: int | None, folder: Path, engine: Any) -> AsyncIterator[None]:
-    """Delete unused sessions and runs within the block, at once and then daily; none if `days` is None."""
+    """Within the block, delete unused sessions and runs, at once and then daily; none if `days` is None."""
     task = None if days is None else asyncio.create_task(Retention(hub, days, folder, engine).repeat())
     try:
         yield

@@ -45,11 +45,11 @@ class RunInfo:
         session: The session's id.
         owner: The name of the person who started the run.
         state: One of `pure_agent_loop.durable.TASK_STATES`.
-        stop_reason: Why the run ended or suspended; empty while it runs.
+        stop_reason: Why the run ended or suspended; empty while it is running.
         content: The answer, if any.
         error: The error, if any.
         cost: Cost so far; None if it is unknown.
-        attempt: Number of times the run was started or resumed.
+        attempt: Number of times the run has been started or resumed.
         created: Start time in seconds since the epoch.
         updated: Time of the last change in seconds since the epoch.
         key: Hashes of the idempotency key and of the request, separated by a colon; empty for none.
@@ -113,7 +113,7 @@ class RunsFile:
     """All runs of a server, in memory and in its private folder.
 
     Raises:
-        ConfigError: Another server uses the folder.
+        ConfigError: Another server is using the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -144,7 +144,7 @@ class RunsFile:
                     continue
                 info = RunInfo(**fields)
             except (ValueError, TypeError):
-                continue  # a label, or incomplete: the process was killed while writing
+                continue  # a label, or a line cut off when the process was killed
             runs.pop(info.id, None)
             runs[info.id] = info
         ended = [info.id for info in runs.values() if not info.is_open]
@@ -178,7 +178,7 @@ class RunsFile:
             self._drop(ended[:-MAX_ENDED])  # the oldest
 
     def keep_media(self, info: RunInfo, media: Sequence[Any]) -> None:
-        """Save a task's media until the run ends: the process may die before the session has them.
+        """Save a task's media until the run ends: the process may die before they are in the session.
 
         Raises:
             OSError: The file cannot be written.

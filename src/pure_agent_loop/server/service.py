@@ -49,7 +49,7 @@ class Service:
     _viewers: dict[str, int] = field(default_factory=dict)
 
     def end_streams(self) -> None:
-        """End the event streams, because the server stops."""
+        """End the event streams, because the server is stopping."""
         self.closing.set()
         self.hub.wake_viewers()
 
@@ -57,7 +57,7 @@ class Service:
         """Return a run that a person may see.
 
         Raises:
-            HttpProblem: The run is missing, or belongs to another person.
+            HttpProblem: The run does not exist, or belongs to another person.
         """
         info = self.hub.runs.get(run_id)
         if info is None or not (person.owns(info.session) or info.owner == person.name):
@@ -78,7 +78,7 @@ class Service:
         """Count a new viewer.
 
         Raises:
-            HttpProblem: A viewer limit is reached.
+            HttpProblem: A viewer limit has been reached.
         """
         own, total = self._viewers.get(person.name, 0), sum(self._viewers.values())
         limits = self.settings

@@ -28,10 +28,10 @@ _SHUTDOWN_SECONDS = 3
 
 
 class TimedConnection(H11Protocol):
-    """A connection with a deadline for the request head and a limit on unauthenticated connections.
+    """A connection that enforces a deadline for request heads and a limit on unauthenticated connections.
 
     Above the limit, the oldest unauthenticated connection is closed. A flood of connections therefore cannot
-    lock out clients that authenticate at once.
+    lock out clients that authenticate right away.
 
     Args:
         head_seconds: Seconds allowed for a request's head to arrive.
@@ -46,14 +46,14 @@ class TimedConnection(H11Protocol):
 
     @property
     def is_known(self) -> bool:
-        """True if a request on this connection was authenticated."""
+        """True if a request on this connection has been authenticated."""
         scope: Any = self.scope  # None before the first request
         if not self._is_known and scope is not None:
             self._is_known = "person" in scope.get("state", {})
         return self._is_known
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
-        """Start the head deadline, and close the oldest unauthenticated connections above the limit."""
+        """Start the head deadline; if too many connections are unauthenticated, close the oldest of them."""
         super().connection_made(transport)
         self._deadline = self.loop.call_later(self._head_seconds, self._time_out)
         unknown = [
@@ -65,7 +65,7 @@ class TimedConnection(H11Protocol):
             self.connections.discard(connection)
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes; the deadline is cleared once a request's head is complete."""
+        """Parse received bytes; the deadline applies only while a request's head is awaited."""
         super().data_received(data)
         cycle: Any = self.cycle  # None before the first request
         # A connection that became a WebSocket is not in `connections`.
@@ -87,7 +87,7 @@ class TimedConnection(H11Protocol):
 
     def _time_out(self) -> None:
         cycle: Any = self.cycle
-        if cycle is None:  # after a response, the client would read a 408 as a second response
+        if cycle is None:  # only before the first response: after it, a 408 would read as a second response
             self.transport.write(
                 b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             )
@@ -157,7 +157,7 @@ class Serving(uvicorn.Server):
             await ticking
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's parameters
-        """At the first signal, let runs finish; at the second, leave them to the next start; then exit."""
+        """At the first signal, let runs finish; at the second, interrupt them; at the third, exit at once."""
         # Setting an event is safe: Python runs signal handlers between two steps of the loop.
         if not self._stop_requested.is_set():
             self._stop_requested.set()
@@ -236,7 +236,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         ConfigError: The address or port is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # IPPROTO_TCP is explicit: asyncio sets TCP_NODELAY only then, which saves 40 ms per response.
+    # asyncio sets TCP_NODELAY only with an explicit IPPROTO_TCP; TCP_NODELAY saves 40 ms per response.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

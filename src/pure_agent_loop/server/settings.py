@@ -38,14 +38,14 @@ class Settings:
         max_running_each: Concurrent runs per person.
         max_viewers: Open event streams (SSE and WebSocket).
         max_viewers_each: Open event streams per person.
-        rate: Requests and messages per second and person; bursts may have four times as many.
+        rate: Requests and messages per second and person; up to four times as many in a burst.
         viewer_seconds: Seconds a viewer may take to accept an event before it is dropped.
         keep_alive_seconds: Seconds between keep-alive messages on an idle event stream.
         grace: Seconds that runs get to finish at shutdown.
         keep_days: Days after which unused sessions are deleted, with their runs; None to keep them.
         prefix: The path at which a proxy serves the application, such as ``/agents``; the proxy may or may
             not strip it.
-        share: Whether people may share their sessions by links that need no login, and whether links work.
+        share: Whether people may share sessions by links that need no login; if False, no link works.
 
     Raises:
         ConfigError: A value is invalid.

@@ -39,8 +39,8 @@ async def work_here(hub: Hub, live: ActiveRun) -> None:
         try:
             outcome = await _execute(hub, live)
         except SessionLockedError as error:
-            # Another process is recording an answer, or runs a task in this session. A new run fails after
-            # `LOCKED_SECONDS`.
+            # Another process is recording an answer, or is running a task in this session. A new run gives up
+            # after `LOCKED_SECONDS`; a resumed run keeps trying.
             if not live.token.is_cancelled and (info.attempt > 1 or time.monotonic() < deadline):
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue

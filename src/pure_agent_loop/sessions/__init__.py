@@ -10,7 +10,7 @@
     story         a session as a readable history; `export` renders it as a document
     fork          starts a session from a point in another session
 
-docs/journal.md describes the format and the recovery from damage.
+docs/journal.md describes the format, and how damaged sessions are recovered.
 """
 
 import os
@@ -101,7 +101,7 @@ def store_at(place: SessionPlace | None, option: str = "sessions") -> SessionSto
     """Return the store for a folder, a store or a `SessionManager`; for None, this user's store.
 
     Args:
-        place: Value that a caller passed.
+        place: Value passed by the caller.
         option: Name of the option, for the error.
 
     Raises:

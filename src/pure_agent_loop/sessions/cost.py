@@ -1,6 +1,6 @@
 """Costs recorded in sessions, by day, model, session, run, step, agent, person or schedule.
 
-Each request is counted once: where its response is recorded, with the failed attempts before it. Copies of
+Each request is counted once, where its response is recorded; its failed attempts are included. Copies of
 records in a fork are not counted again. Days are UTC days.
 """
 
@@ -20,10 +20,10 @@ from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 
 GROUPS = ("day", "model", "session", "run", "step", "agent", "person", "schedule")
-METADATA = "metadata."  # prefix of a group: each value of a metadata key is a group
-# Record types that hold expenses, or the groups that expenses belong to.
+METADATA = "metadata."  # ``metadata.KEY`` groups expenses by the value of that key
+# Types of records that hold expenses or, for ``run``, the groups that the expenses belong to.
 COSTLY = ("run", "answer", "failure", "outcome")
-SCHEDULE = "schedule"  # metadata key with the name of the schedule that started the run
+SCHEDULE = "schedule"  # metadata key for the name of the schedule that started the run
 _NOTHING = TokenUsage.zero().to_dict()
 _SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
@@ -33,9 +33,9 @@ class Expense:
     """Usage of one model, for a recorded request or as reported by a tool.
 
     Args:
-        id: Record id and time, which a copy in a fork shares, and the model.
+        id: Record id, record time and model; a copy of the record in a fork has the same id.
         time: In seconds since the epoch.
-        names: Name of each group that the expense belongs to; empty if none.
+        names: Group of the expense, for each way of grouping; empty if it belongs to no group.
         tokens: Tokens, failed attempts included.
         cost: Cost; None if a part of it is unknown.
         known_cost: Known part of the cost.
@@ -54,7 +54,7 @@ class Total:
     """Sum of expenses.
 
     Args:
-        requests: Number of expenses; a response that two models wrote counts twice.
+        requests: Number of expenses; a response written by two models counts twice.
         tokens: Sum of the tokens.
         known_cost: Sum of the known costs.
         unpriced: Number of expenses whose cost is not fully known.
@@ -126,7 +126,7 @@ def _names(
 def _by_model(
     record: Record, spent: Sequence[Mapping[str, Any]], names: Mapping[str, str]
 ) -> Iterator[Expense]:
-    """Yield an expense per model that used tokens; unnamed usage belongs to the model that was asked."""
+    """Yield an expense per model that used tokens; usage without a name counts for the requested model."""
     parts: dict[str, list[tuple[int, float | None]]] = {}
     for plain in spent:
         usage = TokenUsage.from_dict({**_NOTHING, **plain})
@@ -146,7 +146,7 @@ def _by_model(
 
 
 def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
-    """Yield each expense since a given time once, from all sessions of a store.
+    """Yield the expenses in all sessions of a store since a given time, each expense once.
 
     A session that cannot be read, or was deleted meanwhile, is skipped.
 
@@ -209,7 +209,7 @@ class Spending:
 
 
 def spending_of(store: SessionStore, day: str) -> Spending:
-    """Return the spending of a store on a day, shared by the runs of this process."""
+    """Return a store's `Spending` on a day, an object that all runs of this process share."""
     shared = getattr(store, "shared", store)
     try:
         known = _SPENDING.get(shared)
@@ -221,7 +221,7 @@ def spending_of(store: SessionStore, day: str) -> Spending:
 
 
 def totals_by(group: str, expenses: Iterable[Expense]) -> dict[str, Total]:
-    """Return the sums of expenses by one of `GROUPS` or ``metadata.KEY``, ordered by name."""
+    """Return the sums of expenses, grouped by one of `GROUPS` or by ``metadata.KEY``, ordered by name."""
     totals: dict[str, Total] = {}
     for expense in expenses:
         totals.setdefault(expense.names.get(group, ""), Total()).add(expense)

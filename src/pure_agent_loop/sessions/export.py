@@ -22,7 +22,7 @@ _MAX_TITLE = 80  # characters
 _MAX_COMPARED = 1_000  # maximum lines, because difflib takes quadratic time
 _EDIT = {"path", "old_text", "new_text", "content"}
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
-# Blocks whose indented side depends on the text direction.
+# Blocks that are indented on the left or the right, depending on the direction of their text.
 _BLOCK = re.compile(r"<(ul|ol|blockquote|table)\b")
 _HEAD = """\
 <!DOCTYPE html>
@@ -82,7 +82,7 @@ summary {{ cursor: pointer; }}
 def to_markdown(records: Sequence[Record], title: str = "") -> str:
     """Return a session as Markdown: answers as prose, edits as diffs, results folded below their calls.
 
-    Nothing in the document loads a resource or is raw HTML, except ``details``, ``summary`` and ``code``.
+    The document loads no resources, and has no raw HTML except ``details``, ``summary`` and ``code``.
 
     Args:
         records: Records of the session, in the order they were written.
@@ -110,7 +110,7 @@ def to_markdown(records: Sequence[Record], title: str = "") -> str:
 def to_html(
     records: Sequence[Record], title: str = "", seen: Callable[[Entry], Entry | None] = lambda entry: entry
 ) -> str:
-    """Return a session as one HTML page without scripts and external resources; see `to_markdown`.
+    """Return a session as one HTML page without scripts or external resources; see `to_markdown`.
 
     Args:
         records: Records of the session, in the order they were written.
@@ -129,9 +129,9 @@ def _title(story: Story, title: str) -> str:
 
 
 def _in_pairs(entries: Sequence[Entry]) -> list[tuple[Entry, Entry | None]]:
-    """Return the entries to show, each call with its result."""
+    """Return the entries to show, each call paired with its result."""
     pairs: list[tuple[Entry, Entry | None]] = []
-    calls: dict[str, int] = {}  # places of calls without a result, by call id
+    calls: dict[str, int] = {}  # indexes of the calls that have no result yet, by call id
     for entry in entries:
         place = calls.pop(entry.call_id, None) if entry.kind == "result" else None
         if place is not None:
@@ -176,13 +176,13 @@ def _plan(items: Any) -> str:
 
 
 def _diff(path: str, old: str, new: str) -> str:
-    # Hide the final newline unless it is a difference.
+    # Ignore the final newline unless only one of the texts ends with it.
     if all(text.endswith("\n") for text in (old, new) if text):
         old, new = old.removesuffix("\n"), new.removesuffix("\n")
     before, after = old.split("\n") if old else [], new.split("\n") if new else []
     if len(before) + len(after) > _MAX_COMPARED:
         lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
-    else:  # drop the line numbers of the diff, which count from the fragment and not from the file
+    else:  # drop the diff's line numbers, which count from the start of the fragment, not of the file
         found = list(difflib.unified_diff(before, after, lineterm=""))[2:]
         lines = ["..." if line.startswith("@@") else line for line in found][1:]
     return "\n".join([f"--- {path}", f"+++ {path}", *lines])
@@ -217,7 +217,7 @@ def heading(entry: Entry, result: Entry | None = None) -> str:
 
 
 def _call(entry: Entry) -> str:
-    """Return what a call does: its title, or its tool with the path or the only string argument."""
+    """Describe a call by its title, or by its tool and the call's path or only string argument."""
     arguments = parsed_object(entry.text) or {}
     texts = [value for value in arguments.values() if isinstance(value, str)]
     subject = arguments.get("path", texts[0] if len(texts) == 1 else "")
@@ -277,14 +277,14 @@ def _section(entry: Entry, result: Entry | None) -> str:
     if entry.kind in _FOLDED:
         tag, last = "<details open>" if bodies[0][0] == "diff" else "<details>", result or entry
         section = f'<section class="{kind}">{tag}<summary>{name}</summary>\n{body}</details></section>'
-        if last.verdict == "deny" and last.said:  # show the words of a denial as a message
+        if last.verdict == "deny" and last.said:  # show what the person wrote with a denial as a message
             section += f'\n<section class="user"><h2>User</h2>\n<pre>{_escaped(last.said)}</pre></section>'
         return section
     return f'<section class="{kind}"><h2>{name}</h2>\n{body}</section>'
 
 
 def _message(entry: Entry) -> str:
-    """Return what a person sent: pictures, files folded to their names, and the text."""
+    """Return a person's message as HTML: pictures, files collapsed to their names, and the text."""
     text, files = without_files(safe_text(entry.text))
     sent = [
         f"<details><summary>{_escaped(name)} ({counted(len(content.splitlines()), 'line')})</summary>"

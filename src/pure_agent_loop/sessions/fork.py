@@ -26,9 +26,9 @@ def fork_session(
 ) -> str:
     """Copy a session, or its first steps, to a new one. The old session is not changed.
 
-    Records keep their id and time. Answers to calls that have not begun are left out: those questions are
-    asked again. In a third-party store, whose logs are not from this package, only type and data are
-    copied; ids and times are new.
+    Records keep their ids and times. Answers to calls that have not begun are left out, so those questions
+    are asked again. A third-party store, whose logs are not from this package, receives only the types and
+    data of the records; their ids and times are new.
 
     Args:
         session_id: Session to copy; the session may be in use.
@@ -98,7 +98,8 @@ def _without_unused_answers(records: Sequence[Record], session_id: str) -> Seque
 def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     """Return the records up to the end of a step, as if the process had died there.
 
-    The records of the step are included, but not the start of the next step, which the resumed run decides.
+    The records of the step are included. The start of the next step is not, because the resumed run decides
+    what to do next.
 
     Args:
         at: Step, counted from 1; None for all.
@@ -121,7 +122,7 @@ def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     while (
         end < len(records) and end > last + 1 and records[end - 1].type in ("messages", "boundary", "parts")
     ):
-        end -= 1  # the effects hold the same data, and the state that covers these records is not copied
+        end -= 1  # these records repeat data of the effects, and the state that follows them is not copied
     return records[:end]
 
 

@@ -21,25 +21,25 @@ _TASK = "task"
 
 
 class KeyJournal(MemoryJournal):
-    """Journal of one run that replays the run from its beginning: each effect is recorded under its key.
+    """Journal of one run: effects are recorded by key, so that a resumed run is replayed from its start.
 
         agent.run(task, journal=KeyJournal(records))  # after a crash: the same call again
 
     Args:
-        records: The run's records: JSON strings by key, empty for a new run. After an assignment, the record
-            must survive the end of the process. One process at a time may use the records of a run.
+        records: The run's records: JSON strings by key, empty for a new run. Once assigned, a record must
+            outlive the process. Only one process at a time may use the records of a run.
     """
 
     def __init__(self, records: MutableMapping[str, str]) -> None:
         self._records = records
-        # Mark of this attempt: a call whose intent has another mark was interrupted.
+        # Mark of this attempt: an intent with a different mark belongs to a call of an interrupted attempt.
         self._attempt = secrets.token_hex(8)
         self._taken = 0
         self._is_checked = False
         self._prompts, self._redactor = prompts_for(), cast("Redactor | None", None)
 
     def bind(self, prompts: Prompts, redactor: Redactor | None) -> None:
-        """Use the texts and the secrets of the run that begins."""
+        """Use the prompts and the redactor of the run that is beginning."""
         self._prompts, self._redactor = prompts, redactor
 
     async def effect(

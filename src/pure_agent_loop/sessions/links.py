@@ -25,7 +25,7 @@ MAX_LINK_DAYS = 365
 DAY = 86_400.0  # seconds
 _SUFFIX = ".link"
 _TOKEN_BYTES = 24  # 192 random bits
-_ID = 12  # characters of the digest
+_ID = 12  # characters of the digest that are used as the id
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SharedLink:
     """A link to a session.
 
     Args:
-        id: Names the link without opening it: the first characters of its digest.
+        id: First characters of the link's digest; they identify the link but do not open it.
         title: Title of the session when it was shared.
         by: Name of the person who shared it.
         created: Time of the snapshot, in seconds since the epoch.
@@ -49,7 +49,7 @@ class SharedLink:
 
 
 class LinkFolder:
-    """The links of a server. Only digests of tokens are stored, so that no file opens a link.
+    """The links of a server. Only digests of tokens are stored, so nobody can open a link from the files.
 
     Args:
         server: The private folder of the server; None for the one in the data folder.
@@ -70,12 +70,12 @@ class LinkFolder:
     def add(
         self, session: str, title: str, document: str, days: int = DAYS, by: str | None = None
     ) -> tuple[str, SharedLink]:
-        """Create a link and return its token, which is not stored, and the link.
+        """Create a link, and return its token (which is not stored) and the link.
 
         Args:
             document: The HTML document that the link shows.
             days: Lifetime in days.
-            by: Name of the person, for the record; the current user account if None.
+            by: Name of the person who shares the session; the current user account if None.
 
         Raises:
             ConfigError: `days` is out of range, or the folder cannot be written.

@@ -24,7 +24,7 @@ from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
-LOCKED_SECONDS = 5.0  # seconds to wait for another writer, because a resuming run first connects its tools
+LOCKED_SECONDS = 5.0  # seconds to wait for another writer, such as a run that is still connecting its tools
 _PAUSE = 0.02
 
 
@@ -86,7 +86,7 @@ def given_answers(records: Sequence[Record]) -> list[GivenAnswer]:
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
-    """Return a session's calls whose results come from outside the run and have not arrived.
+    """Return a session's calls whose results come from outside the run and have not arrived yet.
 
     Raises:
         SessionReadError: The recorded state is invalid.
@@ -154,7 +154,7 @@ def _record_first(
     origin = {"session": session_id} if is_answer else {}
 
     def write() -> None:
-        # Read first without a lock, because a late answer must not block a writer.
+        # Check first without a lock, so that an answer that comes too late does not block a writer.
         key_in(store.read(session_id).records)
         with opening_lock(session_id), store.open(session_id, create=False) as log:
             data = {"key": key_in(log.records), "value": plain, "by": author, **origin}
@@ -195,7 +195,7 @@ def already_answered(
 def _answer_before(records: Sequence[Record], kind: str, call_id: str) -> Record | None:
     """Return a person's newest answer to a call, or the newest result from outside the run.
 
-    For a question, this may also be the record of a run whose new task replaced the question.
+    For a question, this may also be the record of a later run, because its new task counts as a denial.
     """
     wanted = f"ask:{call_id}" if kind == "value" else f"tool:{call_id}"
     task: Record | None = None

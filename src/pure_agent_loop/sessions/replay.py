@@ -1,7 +1,7 @@
 """Replay a session: run the loop again offline and compare each step with the recording.
 
-Model responses, tool results, decisions, messages from people and the times that limits depend on come from
-the records. A replay calls no model, no tool and no user function, and touches no files. At each
+The records supply the model's responses, tool results, decisions, messages from people, and the times that
+limits depend on. A replay calls no model, no tool and no user function, and touches no files. At each
 checkpoint (when a request is ready, and at the end of a run) history and state must equal the recorded ones.
 """
 
@@ -99,11 +99,11 @@ class Stopped(BaseException):
 
 @dataclass
 class Window:
-    """Records between two checkpoints, with the state of the second one, if there is one."""
+    """Records between two checkpoints, and the state at the second checkpoint if it was reached."""
 
     effects: dict[str, tuple[str, Any]]
     running: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
-    # Intents of calls that earlier processes began.
+    # Intents of calls begun by earlier processes.
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: list[dict[str, Any]] = field(default_factory=list)
     messages: list[HistoryMessage] = field(default_factory=list)
@@ -128,7 +128,7 @@ class RecordedClock(SystemClock):
         self._start: list[float] = [start]
 
     def now(self) -> float:
-        """Return the recorded time; it is not compared."""
+        """Return the recorded time; times are not compared."""
         return self.seconds
 
     def monotonic(self) -> float:
@@ -137,17 +137,17 @@ class RecordedClock(SystemClock):
 
 
 class RecordedBudget(Budget):
-    """Budget that ends the run where the recorded one did: spending of other runs is not recorded."""
+    """Budget that ends the run where the recorded run ended, as the spending of other runs is unknown."""
 
     journal: ReplayJournal
 
     @property
     def used_up(self) -> str:
-        """Return ``shared`` if the budget ended the run at the next checkpoint."""
+        """Return ``shared`` if the budget allowed only a last request at the next checkpoint."""
         return "shared" if self._state_is("closing") else ""
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:  # noqa: ARG002 - only the recording counts
-        """Return ``shared`` if the budget ended the run at the next checkpoint without a further request."""
+        """Return ``shared`` if the budget ended the run at the next checkpoint without a last request."""
         return "shared" if self._state_is("stop_reason") and not self._state_is("closing") else ""
 
     def _state_is(self, name: str) -> bool:
@@ -192,7 +192,7 @@ class ReplayJournal:
             return cast("T", self._recorded(key, *effects.pop(key)))
         step, kind, *call = key.split(":", 2)
         if kind == "tool" and f"{step}:timeout:{call[0]}" in effects:
-            await asyncio.Event().wait()  # the recorded call timed out: wait until this one does
+            await asyncio.Event().wait()  # the recorded call timed out: wait until this one times out too
         self._stop_at_unrecorded(key, [name for name in effects if name.split(":")[1] == kind])
         raise Stopped
 
@@ -239,7 +239,7 @@ class ReplayJournal:
             self.difference = self._difference("end", expected="the run continues", got="the run has ended")
 
     def stuck(self) -> None:
-        """Report that the run waits for an event that cannot happen."""
+        """Report that the run is waiting for an event that cannot happen."""
         self._stopped = True
         self.difference = self._difference(
             "effect", expected="", got="the run waits for something unrecorded"
@@ -256,7 +256,7 @@ class ReplayJournal:
         return value
 
     def _stop_at_unrecorded(self, key: str, others: list[str]) -> None:
-        """Stop at an unrecorded effect: it is the end of the recording, or a difference."""
+        """Stop at an unrecorded effect: either the recording ends here, or the replay differs from it."""
         is_end = self.window.state is None or self.window.was_cancelled
         if not is_end or (others and key not in self.window.running):
             self._stop(self._difference("effect", expected=others or "none", got=key))
@@ -299,7 +299,7 @@ class ReplayJournal:
         return self._difference("state", expected=old, got=new) if old else None
 
     def _compare_parts(self) -> Difference | None:
-        """Compare the states of calls; streamed pieces are not compared, as they are recorded as a whole."""
+        """Compare the states of calls, but not streamed pieces, which are recorded joined together."""
         old, new = _call_states(self.window.parts), _call_states(self._changes)
         return self._difference("parts", expected=old, got=new) if old and old != new else None
 
@@ -330,7 +330,7 @@ def _as_error(failure: Mapping[str, Any]) -> Exception:
         kind, limit, reached = failure["limit"]
         error = LimitExceededError(kind, limit, reached, text)
         error.note = str(failure.get("note", ""))
-    elif name == VerdictError.__name__:  # other errors without a kind or a limit do not end a run
+    elif name == VerdictError.__name__:  # the only error without a kind or a limit that ends a run
         return VerdictError(text)
     else:
         unknown_error: Exception = type(name, (Exception,), {})(text)
@@ -366,8 +366,8 @@ def replay_session(
     Args:
         records: Records of the session: `SessionStore.read(session_id).records`.
         agent: Agent whose prompts, limits, permissions, tools and system prompt replace the recorded
-            ones, so that a change shows as a difference. The model and the functions of this agent are not
-            called.
+            ones, so that changes to them are reported as differences. The model and the functions of this
+            agent are not called.
         watch: Called inside the loop, in another thread, with a name and a value: an event's type and the
             event, an effect's key and its recorded value, or ``checkpoint`` and the state.
 
@@ -391,7 +391,7 @@ def replay_session(
     thread.start()
     thread.join()
     if raised and isinstance(raised[0], Exception) and not isinstance(raised[0], PureAgentLoopError):
-        # A replay runs no user code, so invalid records caused this error.
+        # A replay runs no user code, so this error was caused by invalid records.
         why = f"{type(raised[0]).__name__}: {raised[0]}"
         raise SessionReadError(notice("library.replay_invalid", why=why)) from raised[0]
     if raised:
@@ -493,7 +493,7 @@ class _Replay:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
-            # In all other cases, the history may hold the prompt.
+            # If messages were passed to the run, the recorded prompt may come from them and is kept.
             prompt = member_at(self._agent, chain).system_prompt
         if is_handed:
             return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))
@@ -569,4 +569,4 @@ class SkippingLoop(asyncio.SelectorEventLoop):
 
 
 def _ignore(source: object, value: object) -> None:
-    """Ignore an event without a listener, or the error of an abandoned task, which the journal reports."""
+    """Ignore events without a listener, and errors of abandoned tasks, which the journal reports."""

@@ -46,7 +46,7 @@ def begin_in_session(
     Raises:
         ConfigError: The id is invalid, the input conflicts with the session, or there is nothing to resume.
         HistoryError: `messages` is not a list of messages.
-        SessionLockedError: Another run writes this session; the error names its process.
+        SessionLockedError: Another run is writing this session; the error names that run's process.
         SessionReadError: The session cannot be read at all.
         SessionWriteError: The session cannot be written.
     """
@@ -150,7 +150,7 @@ def first_state(
 def _reject_if_allowed(point: ResumePoint, state: QueryState, session_id: str) -> None:
     """Reject a new task if a person has allowed a call that has not begun: that approval must be honoured.
 
-    A new task denies unanswered questions: "no, and do this instead".
+    A new task counts as a denial of unanswered questions: "no, and do this instead".
     """
     call = _allowed_call(point, state)
     if call is not None:
@@ -224,7 +224,7 @@ def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Promp
 
 
 def _text_after_hooks(text: str, key: str, point: ResumePoint, prompts: Prompts) -> str:
-    """Return a result with the recorded changes of hooks; withhold it if some hooks have not processed it."""
+    """Return a result as the recorded hooks changed it; withhold it if some hooks have not processed it."""
     for number in range(point.after_hooks):
         recorded = point.effects.get(f"{key}:{number}")
         if recorded is None:

@@ -1,6 +1,6 @@
-"""Describe a run's configuration for its record, and rebuild from it a kit without side effects.
+"""Describe a run's configuration for its record, and rebuild a kit without side effects from the record.
 
-Only the number of functions is recorded, not the functions: their results are in the recorded effects.
+The user's functions are not recorded, only their number: the recorded effects have their results.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ MAX_ID = 200
 BASE_BYTES = 1 << 16  # minimum size of the records between two bases
 # Unicode categories of control characters, surrogates, line and paragraph separators.
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")
-# The suffix that `JsonlStore.repair` appends is not counted, so that any session can be repaired.
+# A suffix from `JsonlStore.repair` does not count toward the maximum length, so any session can be repaired.
 _REPAIRED = re.compile(r"(\.repaired(-\d+)?)*$")
 _OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-_GUARD = threading.Lock()  # guards the dictionary: `setdefault` may give two threads different locks
+_GUARD = threading.Lock()  # guards the dictionary; alone, `setdefault` could give two threads different locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def opening_lock(session_id: str) -> threading.Lock:
-    """Return the lock for opening a session in this process: threads take turns.
+    """Return the lock with which the threads of this process take turns at opening a session.
 
     A run holds the lock only while opening its session; an answer holds the lock until it is written.
     Therefore an answer recorded by the same process never makes a run fail with `SessionLockedError`.
@@ -265,12 +265,12 @@ def close_store(store: object) -> None:
 
 
 def needs_base(log: SessionLog) -> bool:
-    """Return True if a ``base`` record is due, so that the next run need not read the whole session."""
+    """Return True if it is time for a ``base`` record, which saves later runs reading the whole session."""
     return bool(getattr(log, "needs_base", False))
 
 
 def tail_option(method: Callable[..., Any]) -> dict[str, bool]:
-    """Return the argument that makes a store's method begin at the newest ``base``; empty if unsupported."""
+    """Return the argument that makes a store's method read from the newest ``base``; empty if unsupported."""
     return {"tail": True} if "tail" in inspect.signature(method).parameters else {}
 
 
@@ -355,7 +355,7 @@ class Lock(Protocol):
 
 
 class BaseLog(ABC):
-    """Session open for writing: checks and numbers records; a subclass writes their lines. See `SessionLog`.
+    """Base of session logs: it checks and numbers records; a subclass writes the lines. See `SessionLog`.
 
     Set `is_remote` to True if writing goes over the network: a run then writes in a thread. Set `has_tail` to
     True if the store's `open` and `read` have the argument ``tail``, and read only the newest ``base`` record
@@ -364,7 +364,7 @@ class BaseLog(ABC):
     Args:
         session_id: Id of the session.
         transcript: The session's records so far, as `parse` returns them.
-        lock: Lock of the session, such as `lock_session` returns; closing the log releases it.
+        lock: Lock of the session, for example from `lock_session`; it is released when the log is closed.
         now: Function that returns the time, in seconds since the epoch.
     """
 
@@ -401,8 +401,8 @@ class BaseLog(ABC):
         """Write one record atomically; see `SessionLog.append`.
 
         Args:
-            at: Time of the record, in seconds since the epoch, if writing it does not count as using the
-                session; None for now.
+            at: Time to give the record, in seconds since the epoch, if writing it must not count as using the
+                session; None for the current time.
         """
         return self._append([(type, data)], parent, durable=durable, at=at)[0]
 
@@ -464,7 +464,7 @@ class BaseLog(ABC):
                 return
             self._is_open = False
             if os.getpid() != self._pid:
-                return  # in a forked child, file and lock belong to the parent
+                return  # in a forked child, the file and the lock belong to the parent
             try:
                 self.release()
             finally:
@@ -509,7 +509,8 @@ class BaseLog(ABC):
         plain = to_jsonable(data)
         if not isinstance(plain, dict):
             raise ConfigError(f"data cannot be read as a mapping: {plain:.100}")
-        # The number is incremented before the write: an interrupt may skip a number, but never reuses one.
+        # The number is incremented before the write, so that an interrupt may skip a number but not reuse
+        # one.
         self._number += 1
         time = self._now() if at is None else at
         return Record(f"{self._number:08d}", parent, round(time, 6), kind, plain)
@@ -569,7 +570,7 @@ def write_errors(path: Path) -> Iterator[None]:
 
 
 def newest_first(sessions: Iterable[SessionInfo | None]) -> list[SessionInfo]:
-    """Return the entries of a session list in list order, without damaged sessions."""
+    """Sort the entries of a session list, newest first, and leave out damaged sessions (None)."""
     return sorted((info for info in sessions if info is not None), key=lambda info: (-info.updated, info.id))
 
 

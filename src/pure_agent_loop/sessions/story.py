@@ -39,7 +39,7 @@ class Entry:
         seconds: Running time of the call, of the thinking, or of the run that ended (without its waiting
             time); None if not recorded.
         call_id: Id of the call, for a call or a result.
-        title: For a call: its title in the words of the tool; empty if it has none, or did not run.
+        title: For a call: its title, as the tool words it; empty if it has none or did not run.
         exit_code: Exit code of the command that the call ran; None for other tools.
         command: How that command ended; see `Event.observation`. Empty for other tools.
         by: For a result: name of the person who answered the question about the call; empty if there was no
@@ -47,10 +47,10 @@ class Entry:
         verdict: The person's answer: ``allow`` or ``deny``; also ``deny`` if a rule denied the call.
         answered_at: Time of the person's answer, in seconds since the epoch.
         why: For a result: what decided about the call in the permission mode ``guard``; empty in other modes.
-        said: The person's words with the answer.
+        said: What the person wrote with the answer.
         media: For a task or another message from a person: the parts of the message that are not text.
         used: For an end: the run's ``steps``, ``tokens`` and ``cost``, and the seconds it ``waited``.
-        told: For an end by an error: what the error means, as in the data of an error event.
+        told: For a run that an error ended: what the error means, as in the data of an error event.
         unasked: For a result: True if a person was not asked because the call would have failed.
     """
 
@@ -147,11 +147,11 @@ class _StoryReader:
         self._tools: dict[str, str] = {}  # tool names by call id
         self._outcomes: dict[str, Mapping[str, Any]] = {}  # outcomes of tools, by call id
         self._answers: dict[str, dict[str, Any]] = {}  # people's answers, by call id
-        self._whys: dict[str, str] = {}  # what decided about calls, by call id
+        self._whys: dict[str, str] = {}  # reasons for decisions about calls, by call id
         # Time of each state of a call, by call id and state.
         self._parts: dict[str, dict[str, float]] = {}
         self._thought: dict[str, float] = {}  # times of the newest thinking, by state
-        self._waited, self._waits_since = 0.0, 0.0  # seconds, and start of the current wait
+        self._waited, self._waits_since = 0.0, 0.0  # seconds waited so far, and start of the current wait
         self._titles: dict[str, str] = {}  # titles of calls that ran, by call id
         self._failure = ""  # message of the last error in a run
         self._told: dict[str, Any] = {}  # what the last error means
@@ -249,7 +249,7 @@ class _StoryReader:
             self._answer(content, meta.get("reasoning"), message.get("tool_calls"), record)
         elif role == "tool":
             call_id = str(message.get("tool_call_id"))
-            # Skip a result that is already shown, and that a compaction has shortened.
+            # A compaction records results again, shortened: skip those that are already shown.
             if record.type == "messages" or call_id not in self._ended:
                 self._result(call_id, content, record, failed=bool(meta.get("failed")))
         elif meta.get("synthetic"):

@@ -8,10 +8,10 @@
     intent    a tool is about to run
     outcome   outcome of the tool
     value     decision of a user function or a person; incoming messages; a summary
-    parts     state changes of a step's parts with times: pending, running, completed; written when it ends
+    parts     state changes of a step's parts, with times; written when the step ends
     failure   error from an effect; the effect is tried again when the run is resumed
-    base      history and state at the end of a run, for later runs, which then read no record before it
-    left      a durable run continues the run in a copy of the session; an empty id cancels this
+    base      history and state at the end of a run, so that later runs need not read earlier records
+    left      a durable run continues the run in a copy of the session; a record with an empty id cancels this
     end       stop reason of a run
 
 After a crash, the newest state and the effects after it are restored. An intent without an outcome means that
@@ -67,7 +67,7 @@ _EXPECTED_TYPES = {
     "forms": list[str],
     "refusal": list[str],
 }
-# `value` and `error` are Python objects and are not recorded; these newer fields are recorded only if set.
+# Newer fields of an outcome, recorded only if set. `value` and `error`, Python objects, are never recorded.
 _OPTIONAL_FIELDS = ("parts", "command", "refused")
 _OUTCOME_FIELDS = [
     field.name for field in fields(ToolOutcome) if field.name not in (*_OPTIONAL_FIELDS, "value", "error")
@@ -78,7 +78,7 @@ T = TypeVar("T")
 EFFECTS = ("answer", "outcome", "value")
 LEFT = "left"  # type of a record: the run continues elsewhere
 DURABLE_RUN = "durable_run"  # key of a `run` or `base` record: id of the durable run
-HOLD_SECONDS = 0.05  # seconds that writing a response waits for the intents of its calls
+HOLD_SECONDS = 0.05  # seconds for which a response is held back, to be written with its calls' intents
 
 
 class _Spent(TypedDict, total=False):
@@ -159,7 +159,7 @@ def _check_spent(spent: Mapping[str, Any] | None) -> str:
 
 
 def describe_failure(error: Exception) -> dict[str, Any]:
-    """Return the plain form of an error, as a replay needs it to raise the same error."""
+    """Return the plain form of an error, from which a replay can raise the same error."""
     failure: dict[str, Any] = {"error": type(error).__name__, "message": safe_str(error)}
     if isinstance(error, LLMError):
         failure["kind"] = error.kind
@@ -241,7 +241,7 @@ class ResumePoint:
             self.unused_answers, self.left = set(), ""
             self.durable_run = str(data.get(DURABLE_RUN, self.durable_run))
             self.runs += 1
-            self.next_messages = self.messages  # messages after the last state are recorded again
+            self.next_messages = self.messages  # this run records messages after the last state again
             if isinstance(data.get("task"), str) or data.get("handoff"):
                 self.started_run = data
             functions = data.get("functions")
@@ -323,7 +323,7 @@ def ask_key(step: int, call_id: str) -> str:
 
 
 def _newer_than(state: Mapping[str, Any], *, new_task: bool = False) -> Callable[[str], bool]:
-    """Return a test for effect keys newer than a state; such keys exist only if a state was lost."""
+    """Return a function that tests if an effect is newer than a state, which means that a state was lost."""
     ledger = state.get("ledger")
     steps = ledger.get("steps") if isinstance(ledger, dict) else None
     if new_task or state.get("stop_reason") is not None or not isinstance(steps, int):
@@ -338,7 +338,7 @@ def _newer_than(state: Mapping[str, Any], *, new_task: bool = False) -> Callable
 
 
 def _next_attempt(state: QueryState, kit: Kit, run_id: str) -> dict[str, Any]:
-    """Return the record of a durable run's attempt that continues a run."""
+    """Return the record with which a durable run's next attempt continues a run."""
     about = {"task": None, "system_prompt": state.system_prompt, **describe(kit)}
     names = {"in_charge": state.handed_to} if state.handed_to else {}
     return {**about, **names, DURABLE_RUN: run_id}
@@ -462,7 +462,7 @@ class SessionJournal:
             self._own = [*(await in_thread(lambda: store.read(own_id))).records]
         own = [e for e in read_expenses(self._own, own_id) if e.names["day"] == day]
         others = await in_thread(lambda: spending_of(store, day).others(own_id))
-        # Collected by id, because a fork's copies have the same ids.
+        # Collected by id, so that copies in a fork, which have the same ids, are counted once.
         expenses = {expense.id: expense for expense in (*own, *others)}.values()
         return {
             key: sum(
@@ -491,7 +491,7 @@ class SessionJournal:
         Raises:
             SessionWriteError: The record cannot be written.
         """
-        key = f"inbox:{self._taken}"  # the number counts from the last checkpoint, even in a resumed run
+        key = f"inbox:{self._taken}"  # counted from the last checkpoint, in a resumed run too
         self._taken += 1
         if key in self._recorded:
             return cast("list[Incoming]", read_effect(key, *self._recorded.pop(key)))
@@ -534,7 +534,7 @@ class SessionJournal:
         self._keep_effects(_newer_than(form))
 
     async def hand_over(self, state: QueryState, kit: Kit, run_id: str) -> None:
-        """Record, after everything else, that a durable run continues this run, as its next attempt.
+        """Record, after everything else, that a durable run will continue this run as its next attempt.
 
         Args:
             run_id: Id of the durable run. Until the durable run is queued, the session holds an interrupted
@@ -547,10 +547,10 @@ class SessionJournal:
         await self._flush()
 
     async def leave(self, state: QueryState, kit: Kit, run_id: str) -> Mapping[str, Any]:
-        """Record, after everything else, that a durable run continues this run in a copy of the session.
+        """Record, after everything else, that a durable run will continue this run in a copy of the session.
 
         Args:
-            run_id: Id of the durable run. This session is not resumed, whether or not the durable run is
+            run_id: Id of the durable run. This session will not be resumed, whether or not the durable run is
                 queued.
 
         Returns:

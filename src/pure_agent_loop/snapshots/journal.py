@@ -26,7 +26,7 @@ Record = dict[str, Any]
 
 @dataclass(slots=True)
 class StepRecord:
-    """All that the journal records about a step."""
+    """Everything that the journal records about a step."""
 
     id: str
     session: str
@@ -162,7 +162,7 @@ class SnapshotJournal:
         """Return the history that the lines describe."""
         history = History()
         for record in self.records():
-            with contextlib.suppress(KeyError, TypeError, ValueError):  # a line that another version wrote
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # a line written by another version
                 _READERS[record["type"]](history, record)
         return history
 

@@ -88,7 +88,7 @@ def make_plan(
 def _is_filled_folder(
     target: PathEntry | None, left_by_step: PathEntry | None, now: PathEntry | None
 ) -> bool:
-    """Return True for a folder that was created empty and has content now: the content is kept."""
+    """Return True for a folder that a step created empty and that is no longer empty, so it is kept."""
     return target is None and now is None and left_by_step is not None and left_by_step.kind == "folder"
 
 

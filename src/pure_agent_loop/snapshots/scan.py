@@ -255,8 +255,8 @@ class Scanner:
             return True
         if not is_left_out(rules, path, is_folder=is_folder):
             return False
-        # Even ignored files with secrets are scanned, because they are hard to recreate. So are ignore files,
-        # because without them, ignored files would appear in a scan.
+        # Files with secrets are scanned even if ignored, because they are hard to recreate. So are ignore
+        # files: if one were missing, the files that it ignores would appear in a scan.
         return is_folder or not (is_secret(name) or name == ".gitignore")
 
     def _enter(

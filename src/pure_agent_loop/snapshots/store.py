@@ -64,7 +64,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
     """Hold the lock of a store.
 
     Raises:
-        SnapshotError: Another process holds the lock for too long.
+        SnapshotError: Another process has held the lock for too long.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + DEADLINE
@@ -120,7 +120,7 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def _start_git(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run a git process until the block ends, even if it ends with an error."""
+        """Run a git process until the block ends, even if the block raises an error."""
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -178,7 +178,7 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[Writer]:
-        """Open a writer; other writers wait."""
+        """Open a writer; other writers wait until the context ends."""
         async with locked(self.folder):
             await self._prepare()
             await in_thread(self._clear_locks)
@@ -205,7 +205,10 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def contents(self, ids: Iterable[str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Read file contents in the given order. Missing content raises `ObjectsMissingError`."""
+        """Open an iterator over file contents, in the given order.
+
+        The iterator raises `ObjectsMissingError` for missing content.
+        """
         async with self._start_git("cat-file", "--batch") as process:
             yield self._read_contents(process, ids)
 
@@ -219,7 +222,7 @@ class Store:
             yield await _in_time(_read_content(process.stdin, process.stdout), "cat-file")
 
     async def prune(self, keep: frozenset[str]) -> int:
-        """Remove all other snapshots, and contents that only they use. Return the number of snapshots."""
+        """Remove all snapshots except `keep`, and unused contents. Return the number of removed snapshots."""
         async with locked(self.folder):
             await self._prepare()
             await in_thread(self._clear_locks)
@@ -253,7 +256,7 @@ class Writer:
         await _in_time(self._process.stdin.drain(), "fast-import")
 
     async def blob(self, data: bytes) -> None:
-        """Write a content."""
+        """Write the content of a file or link."""
         await self._feed(b"blob\ndata %d\n%b\n" % (len(data), data))
 
     async def snapshot(self, name: str, manifest: Mapping[str, PathEntry]) -> None:

@@ -128,7 +128,7 @@ class SnapshotTaker:
         self._memory.unlink(missing_ok=True)
 
     def _own_lock(self) -> asyncio.Lock:
-        """Return the lock of the running event loop; successive event loops may use this object."""
+        """Return a lock for the running event loop; this object may be used in one loop after another."""
         loop = asyncio.get_running_loop()
         if self._loop_lock is None or self._loop_lock[0] is not loop:
             self._loop_lock = loop, asyncio.Lock()

@@ -99,7 +99,7 @@ class WorkspaceSnapshots:
         )
         self._taker = SnapshotTaker(scanner, self._store, base / "known.json")
         self._base = base
-        # Held while a snapshot is recorded in the journal, and while unused snapshots are pruned.
+        # Lock held while a snapshot is recorded in the journal, and while unused snapshots are pruned.
         self._naming = base / "naming"
         self._naming.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = SnapshotJournal(base / "steps.jsonl")

@@ -71,10 +71,10 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
     """Return a tool that runs an agent; see `Agent.as_tool`.
 
     Args:
-        name: Name of the tool; empty for the agent's name, adapted to tool names.
+        name: Name of the tool; empty for the agent's name, changed to a valid tool name.
 
     Raises:
-        ConfigError: Neither tool nor agent has a name, or the input type cannot be expressed as JSON.
+        ConfigError: Neither the tool nor the agent has a name, or the input type cannot be expressed as JSON.
     """
     agent_name = name or agent.config.name
     if not agent_name:

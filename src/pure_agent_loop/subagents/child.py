@@ -101,9 +101,9 @@ def registry_of(tools: Iterable[Tool], more: Iterable[Tool]) -> ToolRegistry:
 
 
 def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopLimits:
-    """Return a subagent's limits: the least of its definition's, its agent's and what the parent has left."""
+    """Return a subagent's limits: its own or the parent's, capped at what the parent has left."""
     above, used = kit.limits, state.ledger
-    made = used.tool_calls + len(state.pending)  # the ledger counts the calls of a step once all have results
+    made = used.tool_calls + len(state.pending)  # the ledger counts a step's calls only once all have results
     requested, own = definition.limits, None if definition.agent is None else kit_of(definition.agent).limits
     limits = requested or own or above
     if own is not None and requested is not None:
@@ -130,7 +130,7 @@ def _left(limit: N | None, used: N, smallest: N) -> N | None:
 
 
 class ChildBudget(Budget):
-    """The budget of a subagent, within the parent's shared budget and what remains of its limits.
+    """The budget of a subagent, within the parent's shared budget and the rest of the parent's limits.
 
     Args:
         used_up_above: Function that returns the limit which the parent and its subagents have reached; empty
@@ -158,7 +158,7 @@ class ChildBudget(Budget):
 
     @property
     def used_up(self) -> str:
-        """Name of the limit that is reached; empty if none."""
+        """Name of the limit that has been reached; empty if none."""
         both = ("" if self._above is None else self._above.used_up, self._used_up_above())
         return min(filter(None, both), key=TOOL_CALLS.__eq__, default="")
 
@@ -240,7 +240,7 @@ class Child:
         return {**account, **({"unpriced": True} if is_unpriced else {}), "in_budget": True}
 
     def call_name(self, call_id: str) -> str:
-        """Return the id of a call as parents see it, prefixed because each run numbers its own calls."""
+        """Return the id of a call for parents: with a prefix, because several runs may use the same id."""
         return f"{self.record.id}:{call_id}"
 
     def label_question(self, request: PermissionRequest, words: Words) -> PermissionRequest:
@@ -309,7 +309,7 @@ def kit_for(
         limits=limits_of(definition, state_above, above),
         permissions=policy_of(definition, base.permissions),
         on_ask=on_ask,
-        # Stop hooks are only for the end of the parent's run.
+        # Stop hooks are called only at the end of the parent's run.
         hooks=base.hooks if is_agent else replace(base.hooks, on_stop=()),
         budget=ChildBudget(base.budget, used_up),
         name=f"{above.name}/{definition.name}" if above.name else definition.name,
@@ -339,7 +339,7 @@ def child_for_call(
     kit: Kit,
     tasks: TaskStore | None,
 ) -> Child:
-    """Return the task for a tool call: a new task, or the one that an earlier attempt began in the session.
+    """Return the task for a tool call: a new task, or the one that an earlier attempt started in the session.
 
     Args:
         tasks: Store of task records; None for a run without a session.
@@ -350,7 +350,7 @@ def child_for_call(
     if tasks is None:
         record.id = TaskStore().new_id(name)
         return Child(record, definition)
-    key = f"{parent}:{state.answers}:{call.call_id}"  # a repeated call gets the same key
+    key = f"{parent}:{state.answers}:{call.call_id}"  # the same key if the call is repeated
     record.id = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
     record.session_id = f"{parent[: 63 - len(record.id)]}.{record.id}"
     return Child(record, definition, sessions=getattr(kit.journal, "store", None))

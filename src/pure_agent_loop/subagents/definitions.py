@@ -53,8 +53,9 @@ class AgentDefinition:
             language.
         prompt: System prompt; a string, or a dict of strings by language. With `agent`, it may be empty: the
             agent keeps its own.
-        tools: ``"inherit"`` for all tools of the parent, or the names of some of them, or additional `Tool`
-            objects. The parent's rules and permission mode apply to all of them.
+        tools: ``"inherit"`` for all tools of the parent; or a list of names of the parent's tools, of
+            additional `Tool` objects, or of both. The parent's rules and permission mode apply to all these
+            tools.
         model: A different model on the same server; None for the parent's model.
         llm: A different client; None for the parent's client.
         limits: Limits, capped at those of `agent` and at what the parent has left; None for the agent's

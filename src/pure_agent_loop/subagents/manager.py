@@ -233,7 +233,7 @@ class SubagentManager:
             return _error(refusal)
         is_background = definition.background if background is None else str(background).lower() == "true"
         call = current_call()
-        assert call is not None  # a run is in progress, so this is called from a tool
+        assert call is not None  # `run` was found, so this is a tool call
         details = {"background": is_background, "step": call.step, "call_id": call.call_id}
         if not resume:
             child = run.create(definition.name, str(prompt), **details)

@@ -24,11 +24,11 @@ MAX_COPIED_BYTES = 200_000_000
 MAX_COPIED_FILES = 20_000
 MAX_DIFF_CHARS = 20_000
 _MAX_COMPARED_BYTES = 500_000
-# The data of a repository, which names no program that git would run. The second git folder of a worktree
-# links to this data and has its own configuration; the repository's configuration and hooks are never read.
+# The data of a repository; it cannot name a program for git to run. The second git folder of a worktree has
+# links to this data, but its own configuration: the repository's configuration and hooks are never read.
 _DATA = ("objects", "refs", "logs", "packed-refs", "shallow", "info", "lfs")
 _WRITTEN = ("refs", "logs", "packed-refs", "worktrees")
-# Settings that disable the programs in the user's own configuration, except filters.
+# Settings that disable all programs named in the user's own configuration, except filters.
 _SETTINGS = {
     "core.bare": "false",
     "core.hooksPath": os.devnull,
@@ -77,7 +77,7 @@ class Scratch:
                 size_limits = {"files": MAX_COPIED_FILES, "megabytes": MAX_COPIED_BYTES // 1_000_000}
                 raise PlaceError(model_text("copy_too_large", **size_limits))
             if self._is_closed.is_set():
-                shutil.rmtree(self._folder, ignore_errors=True)  # the task ended while copying
+                shutil.rmtree(self._folder, ignore_errors=True)  # the task has ended in the meantime
                 return
             for target in (self.root, self._base):
                 copy = target / path.relative_to(self._source)
@@ -153,7 +153,7 @@ class Worktree:
 
     Git never reads the repository's configuration here: it works with a second git folder, which has a
     separate configuration and links to the repository's data. So no program that the repository names can
-    run, and missing objects are never fetched.
+    run, and objects missing from the repository are never fetched.
 
     Args:
         path: Folder of the worktree; an existing worktree there is reused.
@@ -237,7 +237,7 @@ class Worktree:
         return self._words("tree_kept", branch=self._branch, path=self.path, files=files)
 
     def close(self) -> str:
-        """Remove the worktree if it has no changes."""
+        """Remove the worktree if it has no changes; else keep it and return its path."""
         try:
             if self._changes():
                 return str(self.path)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 MAX_REMEMBERED = 64  # maximum tasks to keep for runs without a session
 Report = Callable[[Child], None]
 POLL_SECONDS = 0.1  # seconds between checks for kill files and messages from other threads
-STOP_SECONDS = 5.0  # seconds for a cancelled subagent to end
+STOP_SECONDS = 5.0  # seconds that a cancelled subagent has to end
 
 
 class DepthAware(Protocol):
@@ -173,7 +173,7 @@ class RunTasks:
     # -- what the run calls --------------------------------------------------------------------------
 
     async def wait(self) -> None:
-        """Wait before the run ends, until a message arrives or no task is running."""
+        """Wait, before the run ends, until a message arrives or no task is running."""
         while self.table.wait and self._running() and self._kit.inbox.is_empty:
             jobs = [child.job for child in self._running() if child.job is not None]
             await asyncio.wait(jobs, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -182,7 +182,7 @@ class RunTasks:
                 await self._stop(self._running())
 
     async def end(self, state: QueryState) -> None:
-        """Stop the tasks of an ended run, unless the run does not wait for tasks (`wait=False`)."""
+        """Stop the tasks of an ended run; let them finish if the run will be resumed or `wait` is False."""
         if self.table.wait:
             if state.stop_reason in (*WAITING, BACKGROUNDED):  # the run will be resumed and needs the results
                 while jobs := [child.job for child in self._running() if child.job is not None]:
@@ -394,7 +394,7 @@ class RunTasks:
         return used_up(self._state, self._kit, self.children.values())
 
     async def _watch(self) -> None:
-        """Poll for kill files, by which other processes request that a task stop."""
+        """Poll for kill files, with which other processes request that a task stop."""
         while self.tasks is not None:
             for child in list(self.children.values()):
                 if child.lock is not None and self.tasks.is_to_be_killed(child.record.id):

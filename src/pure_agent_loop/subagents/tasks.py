@@ -2,7 +2,7 @@
 
 <id>.json   the record, replaced atomically
 <id>.txt    the full answer
-<id>.lock   held by the process that runs the task, so that its death is noticed
+<id>.lock   held by the process that is running the task, so that its death is noticed
 <id>.kill   request to stop the task
 """
 
@@ -272,9 +272,9 @@ class TaskStore:
 
         Args:
             task_id: The task.
-            patience: Seconds to wait until it stops.
+            patience: Maximum seconds to wait for the task to stop.
 
-        Returns: The record; its state is still running if the task did not stop in time.
+        Returns: The record; the state is unchanged if the task has not stopped in time.
 
         Raises:
             TaskNotFoundError: The task is missing.
@@ -282,7 +282,7 @@ class TaskStore:
         """
         record = self.get(task_id)
         if not self.is_running(task_id):
-            if not record.is_over:  # it waits for a permission, so no process runs it
+            if not record.is_over:  # it is waiting for a permission, so no process is running it
                 record.to("killed")
             self.save(record)
             return record

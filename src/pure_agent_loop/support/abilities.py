@@ -70,7 +70,7 @@ def check_method(name: str, value: object, method: str, *parameters: str) -> Non
 
 @lru_cache(maxsize=64)
 def _is_called_with(function: FunctionType, parameters: tuple[str, ...]) -> bool:
-    """Return True if a function accepts these arguments as a method; cached, as agents share their client."""
+    """Return True if a method's function accepts these arguments; cached, because agents share clients."""
     try:
         inspect.signature(function).bind(None, *parameters)
     except (TypeError, ValueError, NameError):
@@ -89,7 +89,7 @@ def check_shape(
 
     Args:
         name: Name of the option, for the message.
-        also: More text about the parameters, for the message.
+        also: Additional text about the parameters, for the message.
 
     Raises:
         ConfigError: The function does not accept the arguments; the message shows the call.

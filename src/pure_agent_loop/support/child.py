@@ -1,8 +1,8 @@
 """Start child processes and write to them; the working folder is untrusted.
 
-No child loads modules or programs from the working folder. Each gets an environment of known variables only:
-those that a ``.env`` in the working folder may have set (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR``) are
-not inherited.
+No child loads modules or programs from the working folder. A child's environment has only known variables: it
+does not inherit those that a ``.env`` in the working folder may have set, such as ``PYTHONPATH``,
+``PIP_INDEX_URL`` or ``GIT_DIR``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def module_argv(module: str, *words: str, needs: Iterable[str] = ()) -> list[str
     """Return the command that runs a module with this Python, never from the working folder.
 
     Args:
-        needs: Packages that the module imports, found as in this process.
+        needs: Packages that the module imports; the child finds them where this process does.
     """
     start = Path(__file__).parents[1] / "__init__.py"
     locations = (module_folder(name) for name in (module.partition(".")[0], *needs) if name != _PACKAGE)
@@ -169,8 +169,8 @@ def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
     """Write to a program's standard input.
 
     Raises:
-        BrokenPipeError: The program has closed its input. This is checked first, because uvloop raises
-            another error.
+        BrokenPipeError: The program has closed its input. The input is checked before the write, because
+            uvloop would raise a different error.
     """
     if stdin.is_closing():
         raise BrokenPipeError
@@ -178,7 +178,7 @@ def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") -> tuple[bytes, bytes]:
-    """Write to a process if it still reads, wait for its exit, and return its output and errors."""
+    """Write to a process if it is still reading, wait for its exit, and return its output and errors."""
     import asyncio  # imported here, because it is slow to import and some callers need no event loop
 
     _, output = await asyncio.gather(_feed(process.stdin, data), process.communicate())
@@ -188,7 +188,7 @@ async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") ->
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
     if stdin is None:
         return
-    # The process has ended; its error output has the reason.
+    # If the process has ended, its error output has the reason.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         if data:
             write_to(stdin, data)

@@ -1,4 +1,4 @@
-"""Time, sleep and randomness in one place, so that a run can be replayed; and deadlines."""
+"""Time, sleep and randomness in one place, so that a run can be replayed; also deadlines."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Appender:
         os.close(self._handle)
 
     def _check_end(self) -> int:
-        """Return the file's size. If another process appended without the lock, end its unfinished line."""
+        """Return the size; reject a replaced or shortened file; end another writer's partial line."""
         if not is_still(self._handle, self._path):
             raise SessionWriteError(self._path, TAKEN_AWAY)
         if (status := os.fstat(self._handle)).st_size < self._size:
@@ -158,7 +158,7 @@ def append_all(handle: int, data: bytes, size: int, *, durable: bool = False) ->
     """Append all bytes to a file, or none.
 
     Args:
-        size: Size of the file before.
+        size: Size of the file before the write.
         durable: Return only after the bytes are on the disk.
     """
     try:
@@ -172,7 +172,7 @@ def append_all(handle: int, data: bytes, size: int, *, durable: bool = False) ->
 
 
 def write_all(handle: int, data: bytes) -> None:
-    """Write all bytes in one call; after a short write, write the rest, so that the error is raised."""
+    """Write all bytes; if the first call wrote only some, write the rest, so that its error is raised."""
     written = os.write(handle, data)
     while written < len(data):
         count = os.write(handle, data[written:])

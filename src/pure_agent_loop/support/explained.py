@@ -1,4 +1,4 @@
-"""Explain failures to people: what happened and what to do, in each language, because readers differ."""
+"""Explain failures to people: what happened and what to do, in each reader's language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.support.language import LANGUAGES, in_language, message_in, table
 from pure_agent_loop.support.lazy import lazy_pattern
 
-# Fields of `LLMError.about` that the advice for an error kind names, if they are known.
+# Fields of `LLMError.about` that the advice mentions if they are known, by error kind.
 _NAMED: Mapping[str, tuple[str, ...]] = {
     "auth": ("key", "url"),
     "connection": ("url",),
@@ -24,7 +24,7 @@ _SUM = lazy_pattern(r"(\d+) \+ (\d+)")
 
 
 class FailureText(NamedTuple):
-    """A failure for people, by language.
+    """Explanation of a failure for people, by language.
 
     Args:
         title: What happened; names no server, model or key, so that anybody may read it.
@@ -66,7 +66,7 @@ def failure_lines(told: Mapping[str, Any], language: str | None = None) -> list[
     """Return a failure in up to three lines: what happened, what to do, and why.
 
     Args:
-        told: The fields of a `FailureText`, as the data of an error event has them. If the server gave no
+        told: The fields of a `FailureText`, as in the data of an error event. If the server gave no
             reason, its `error` is the reason.
         language: ``"en"`` or ``"zh"``; None for the default.
 

@@ -1,4 +1,4 @@
-"""Log errors raised by user functions with a traceback; the model gets only the message."""
+"""Log errors from user functions, with a traceback; the model gets only the error's message."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def private_folder(path: Path) -> Path:
 
 
 def file_stamp(path: Path) -> tuple[int, ...]:
-    """Return a value that changes with the file; an empty one if the file is missing."""
+    """Return a tuple that changes whenever the file does; an empty one if the file is missing."""
     try:
         status = path.stat()
     except OSError:

@@ -100,7 +100,7 @@ class _Formula:
         base, below, above = self._atom(), "", ""
         while (sign := self._peek()) and sign in "^_'":
             self._at += 1
-            if sign == "'":  # already raised in the font, so only a tall base has it as a superscript
+            if sign == "'":  # fonts draw a raised prime, so only a tall base needs a superscript
                 base = (
                     f'<msup>{base}<mpadded voffset="-.35em"><mo>′</mo></mpadded></msup>'
                     if name in ("left", "frac", "dfrac", "tfrac", "sqrt")

@@ -1,8 +1,8 @@
 """Parse the front matter of a ``SKILL.md``, an agent file or a command: YAML without objects.
 
-Every scalar is text, except ``true`` and ``false``. PyYAML builds nodes, never objects. Tags that are not
-YAML's own raise an error with the line, and so do values that are too many or too deeply nested. An alias
-counts as all values that it refers to.
+Every scalar is text, except ``true`` and ``false``. PyYAML builds only nodes, never objects. Tags that are
+not YAML's own, too many values and too deep nesting raise an error that names the line. An alias counts as
+all values that it refers to.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 MAX_CHARS = 100_000  # maximum characters of front matter
 _MAX_DEPTH = 30
 _MAX_VALUES = 10_000  # an alias counts as all values that it refers to
-_MAX_FIELDS = 200  # if fields are parsed separately
+_MAX_FIELDS = 200  # maximum number of fields that are parsed separately
 _FENCE = lazy_pattern(r"---[ \t]*")
 _END = lazy_pattern(r"(---|\.\.\.)[ \t]*")
 _COMMENT = lazy_pattern(r"(?<!\S)#.*$", re.M)
-# A field whose value is plain text, on one line or continued on indented lines; even text like `[a] [b]`.
+# A field whose value is plain text (even text like `[a] [b]`), which may continue on indented lines.
 _PLAIN_FIELD = lazy_pattern(
     r"^([A-Za-z_][\w.-]*[ \t]*:[ \t]+)(?![\"'|>&*!%@`{#]|\[(?!.*\](?:[ \t]+#.*)?$))(\S.*(?:\n[ \t]+\S.*)*)$",
     re.M,
@@ -62,7 +62,8 @@ def split_front_matter(text: str, needed: Collection[str] | None = None) -> Fron
 
     Args:
         text: The document; its first line must be ``---``.
-        needed: Names of fields that must be readable; unreadable others are left out. None for all.
+        needed: Names of fields that must be readable; other fields are left out if unreadable. None if all
+            fields must be readable.
 
     Raises:
         FrontMatterError: The front matter is missing or cannot be parsed.
@@ -74,7 +75,7 @@ def split_front_matter(text: str, needed: Collection[str] | None = None) -> Fron
     end = next((number for number, line in enumerate(lines[1:], 1) if _END.fullmatch(line)), None)
     if end is None:
         raise FrontMatterError("the front matter is not closed: a second line '---' is missing.")
-    head = "\n".join(line.expandtabs(1).rstrip(" ") for line in lines[1:end])  # PyYAML accepts few tabs
+    head = "\n".join(line.expandtabs(1).rstrip(" ") for line in lines[1:end])  # PyYAML rejects most tabs
     fields, left_out = _fields(head, needed)
     return FrontMatter(fields, "\n".join(lines[end + 1 :]).strip("\n"), left_out)
 

@@ -1,4 +1,4 @@
-"""Glob patterns, matched in bounded time: a star costs at most one pass, whatever the pattern and the text.
+"""Glob patterns, matched in bounded time: each star costs at most one pass over the text.
 
 Patterns may come from an untrusted file or from a model, and a backtracking regular expression takes
 exponential time for ``*a*a*a*a*b``. `fits` matches strings against patterns with stars, and `match_stars`
@@ -35,8 +35,7 @@ def match_stars(tests: Sequence[Test | None], items: Sequence[str], *, begins: b
 
     Args:
         items: Names in a path, or characters in a name.
-        begins: Return True instead if the items could be the start of a match, so that at least one test
-            remains.
+        begins: Return True instead if the items could be the start of a longer match.
     """
     position = index = star_index = 0
     star = -1

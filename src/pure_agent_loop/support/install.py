@@ -2,7 +2,7 @@
 
 The package index has another project with this name and the same import name, but without the command
 ``pal``.
-So no command in a message may name the package alone, which would install the other project.
+So a command in a message must never name only the package: that would install the other project.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Namesake(NamedTuple):
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to this installation, for the shell of this system.
 
-    It names the folder, wheel or repository that this copy was installed from, as pip and uv record it in
-    ``direct_url.json`` (PEP 610). If the source is unknown or no longer exists, the command has
+    The command names the folder, wheel or repository that this copy was installed from, as pip and uv record
+    it in ``direct_url.json`` (PEP 610). If the source is unknown or no longer exists, the command has
     `UNKNOWN_SOURCE` in its place.
     """
     ours = _own_distribution()

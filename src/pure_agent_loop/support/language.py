@@ -51,7 +51,7 @@ def message_in(language: str, id: str, /, **values: object) -> str:  # noqa: A00
 
 
 def in_each_language(id: str, /, **values: object) -> dict[str, str]:  # noqa: A002 - positional
-    """Return a message from the catalogue by language, without white space around it."""
+    """Return a message from the catalogue in each language, without surrounding white space."""
     return {language: message_in(language, id, **values).strip() for language in LANGUAGES}
 
 
@@ -193,7 +193,7 @@ def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:
 
 
 def model_text(id: str, /, **values: object) -> str:  # noqa: A002 - positional
-    """Return a message for a model, in the language and custom messages of the run; see `message_in`."""
+    """Return a message for a model, in the run's language or custom wording; see `message_in`."""
     messages = _MESSAGES.get()
     text = None if messages is None else messages.sentences.get(id)
     if text is None:

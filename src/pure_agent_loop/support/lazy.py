@@ -34,7 +34,8 @@ def module_of_extra(name: str, feature: str, extra: str) -> Any:
     """Import a module of another package.
 
     Raises:
-        MissingExtraError: The package is not installed; the error names what needs it, and the extra.
+        MissingExtraError: The package is not installed; the error names the feature that needs the package,
+            and the extra.
     """
     try:
         return importlib.import_module(name)
@@ -45,7 +46,7 @@ def module_of_extra(name: str, feature: str, extra: str) -> Any:
 
 
 class _Lazy:
-    """Proxy of a compiled pattern; attributes are bound at first use."""
+    """Proxy of a compiled pattern; attributes are bound on first use."""
 
     def __init__(self, pattern: Any, flags: int) -> None:
         self._given = pattern, flags

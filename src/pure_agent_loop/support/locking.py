@@ -1,4 +1,4 @@
-"""Operating-system locks on open files; a lock ends with its process, `kill -9` included."""
+"""Operating-system locks on open files; a lock ends with its process, even with `kill -9`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FIRST_LINE = b"# Memory\n"
 
 
 def lock_within(handle: int, patience: float) -> bool:
-    """Lock an open file, waiting for its holder.
+    """Lock an open file, waiting until its holder releases it.
 
     The lock is polled, because a blocking lock cannot be cancelled.
 
@@ -63,7 +63,7 @@ def lock_within(handle: int, patience: float) -> bool:
         patience: Longest wait in seconds.
 
     Returns:
-        False if another process still holds it.
+        False if another process still holds the lock.
     """
     give_up, wait = time.monotonic() + patience, _FIRST_WAIT
     while not try_lock(handle):
@@ -90,7 +90,7 @@ def _locked_within(patience: float, handle: int, path: Path) -> Iterator[None]:
 
 
 def file_lock(path: Path) -> contextlib.AbstractContextManager[None]:
-    """Hold an exclusive lock on a file; waits without a limit.
+    """Hold an exclusive lock on a file; wait for it without a time limit.
 
     Args:
         path: Lock file; created if missing and never deleted, as a lock on a deleted file guards nothing.
@@ -99,7 +99,7 @@ def file_lock(path: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def is_still(handle: int, path: Path) -> bool:
-    """Return False if the path no longer leads to the open file, so that others would lock another file."""
+    """Return True if the path still leads to the open file, so that a lock on that file excludes others."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
     except FileNotFoundError:
@@ -107,8 +107,8 @@ def is_still(handle: int, path: Path) -> bool:
 
 
 # -- session lock: one writer per session; the lock ends with its process and names its holder -----------
-# The operating system's lock on the file decides: it ends with the process, `kill -9` included. The content
-# of the lock file only informs people.
+# The operating system's lock on the file decides: it ends with the process, even with `kill -9`. The content
+# of the lock file is only information for people.
 
 
 class SessionLock:
@@ -222,7 +222,7 @@ def _read_holder(handle: int) -> tuple[int | None, str, float | None]:
 def _open_lock(path: Path) -> int:
     if sys.platform == "win32":
         return os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | OPEN_FLAGS)
-    # The folder is locked, because each write replaces the file, and a separate lock file would remain.
+    # The folder is locked: each write replaces the file, and a separate lock file would be left behind.
     return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 

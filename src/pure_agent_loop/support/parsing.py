@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# In levels: the limit of jiter, twice what `text.to_jsonable` writes, and no problem for recursive functions.
+# Levels of nesting: the limit of jiter, and twice the depth that `text.to_jsonable` writes; recursive
+# functions can handle this depth.
 MAX_DEPTH = 200
 
 

@@ -1,7 +1,7 @@
 """Call async code from sync code, even where an event loop is already running.
 
-One background thread runs one event loop for all sync calls of the process, so that connections are
-reused between them and a notebook's own loop is left alone.
+One background thread runs one event loop for all sync calls of the process, so connections are reused from
+call to call, and a notebook's own loop is not affected.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Portal:
         task.add_done_callback(self._left.discard)
 
     def close(self) -> None:
-        """Close the registered resources, then end the thread; the wait is short."""
+        """Close the registered resources, then end the thread, waiting only briefly for each."""
         try:
             asyncio.run_coroutine_threadsafe(_close_all(), self.loop).result(CLOSE_SECONDS)
         except Exception:  # noqa: BLE001 - the program is ending; the error has no handler
@@ -122,7 +122,7 @@ class Portal:
 
 
 def _wait(ended: queue.SimpleQueue[None]) -> None:
-    """Wait in short intervals: a signal just before a wait does not interrupt it."""
+    """Wait in short intervals, because a signal just before a wait does not interrupt the wait."""
     while True:
         with suppress(queue.Empty):
             ended.get(timeout=WAKE_SECONDS)
@@ -137,7 +137,7 @@ class Closable(Protocol):
 
 
 def close_at_exit(resource: Closable) -> None:
-    """Close `resource` at program exit on each portal's event loop that used it.
+    """Close `resource` at program exit, on the event loop of every portal that used it.
 
     Sync callers have no access to that loop.
     """

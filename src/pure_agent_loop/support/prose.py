@@ -141,7 +141,7 @@ def _quote(lines: Sequence[str], at: int) -> tuple[list[str], int]:
 def _spans(text: str) -> Iterator[tuple[bool, str]]:
     """Yield each part of a text, preceded by True if the part is code."""
     runs = list(_RUN.finditer(text))
-    places: dict[int, list[int]] = {}  # indexes of runs of backticks, by length; the first run is last
+    places: dict[int, list[int]] = {}  # indexes of runs of backticks in reverse order, by length
     for number in reversed(range(len(runs))):
         places.setdefault(len(runs[number][2]), []).append(number)
     number = end = 0
@@ -190,7 +190,7 @@ def _markdown_inline(text: str) -> str:
 
 
 def _markdown_code(text: str) -> str:
-    """Return code in backticks, or as HTML if a parser that pairs backticks differently could find markup."""
+    """Return code in backticks, or as HTML if other pairings of backticks could reveal markup in it."""
     if "`" in text or _MARKUP.search(text):
         return f"<code>{''.join(c if c.isalnum() or c == ' ' else f'&#{ord(c)};' for c in text)}</code>"
     return f"`{text}`"

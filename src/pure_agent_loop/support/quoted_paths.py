@@ -19,7 +19,7 @@ def quoted_path(path: str) -> str:
 
 
 def unquoted_path(path: str) -> str:
-    """Return the original of a quoted path; the quotes may enclose the whole path, or single names in it."""
+    """Return the original of a quoted path; the quotes may enclose the whole path or single names."""
     return _QUOTED.sub(lambda match: _plain(match[1]), path) if '"' in path else path
 
 

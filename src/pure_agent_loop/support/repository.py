@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# Limits for a file that contains a path: bytes read, characters searched.
+# Limits for a file that contains a path: bytes to read, and characters to search.
 _MAX_FILE, _MAX_PATH = 100_000, 10_000
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -60,8 +60,7 @@ def read_plain(file: str | Path, limit: int, *, links: bool = False) -> bytes:
         OSError: The file cannot be read, or is not a regular file.
     """
     flags = os.O_RDONLY | _NOT_WAITING | (0 if links else getattr(os, "O_NOFOLLOW", 0))
-    # With an opener, `open` closes the descriptor of a folder, which it rejects; otherwise the descriptor
-    # would stay open.
+    # `open` rejects a folder, but closes the folder's descriptor only if an opener has opened it.
     with open(file, "rb", opener=lambda path, _: os.open(path, flags)) as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(f"{file} is not a regular file.")

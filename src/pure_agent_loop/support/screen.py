@@ -6,7 +6,7 @@ import re
 
 from pure_agent_loop.support.control import WRITTEN
 
-HEIGHT = 50  # number of last rows that the cursor can return to
+HEIGHT = 50  # number of rows at the end that the cursor can return to
 WIDTH = 200  # columns that the cursor can reach beyond the end of a row
 # Maximum characters kept of a row that can change, and of an unfinished sequence.
 MAX_ROW, MAX_REST = 10_000, 4_000

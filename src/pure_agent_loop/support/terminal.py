@@ -141,7 +141,7 @@ def wrap_text(text: str, width: int, *, fold: bool = False) -> str:
     """Return a text with each line wrapped between words; a word wider than a line stays whole unless folded.
 
     Further lines begin at the second column of a table (after two or more spaces), or are indented deeper
-    than the line, because the rest of an argument must not look like another argument.
+    than the line, so that the rest of an argument does not look like another argument.
     """
     lines: list[str] = []
     for line in text.split("\n"):
@@ -219,7 +219,7 @@ def fitted(text: str, stream: TextIO | None) -> str:
 
 
 def knows_escapes(environ: Mapping[str, str] | None = None) -> bool:
-    """True if the terminal supports escape sequences, by ``TERM``.
+    """True if the terminal supports escape sequences, according to ``TERM``.
 
     Args:
         environ: The environment; this process's if None.

@@ -178,8 +178,8 @@ def names_options(**other_words: str) -> Callable[[type[C]], type[C]]:
 def safe_str(value: Any) -> str:
     """Return ``str(value)``, even if ``__str__`` fails; for an error, all its texts.
 
-    The texts of an error are its message, notes, grouped errors, cause, and the output of the program
-    it reports. The message of this package's own errors already has all of these texts.
+    The texts of an error are its message, notes, grouped errors, cause and, if a program failed, the
+    program's output. The message of this package's own errors already has all of these texts.
     """
     if not isinstance(value, BaseException):
         return _str(value)
@@ -214,7 +214,7 @@ def _error_words(error: BaseException, seen: set[int]) -> str:
     for reason in inner:
         if isinstance(reason, BaseException) and id(reason) not in seen and len(seen) < MAX_REASONS:
             own, detail = _str(reason), _error_words(reason, seen)
-            # This text is already shown, so only its details are added.
+            # If the error's own text is already shown, only its details are added.
             if own and any(own in word for word in words):
                 words += filter(None, [detail.removeprefix(own).strip()])
             else:
@@ -253,7 +253,7 @@ def _str(value: Any) -> str:
     try:
         return clean_text(str(value))
     except BaseException as error:  # noqa: BLE001 - a user's __str__ may raise anything, SystemExit too
-        # An error is not logged, because the logger would call its `__str__` again.
+        # A failing exception is not logged, because the logger would call its `__str__` again.
         if not isinstance(value, BaseException):
             for log in FAILURE_LOGS:
                 log(f"The text form of {type(value).__name__}", error)

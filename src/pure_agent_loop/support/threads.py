@@ -75,7 +75,7 @@ def _outcome(job: _Job) -> Any:
 
 def _deliver(job: _Job, outcome: Any) -> None:
     def settle() -> None:
-        if not job.future.done():  # the caller no longer waits, after a deadline or a cancellation
+        if not job.future.done():  # the caller is no longer waiting, after a deadline or a cancellation
             job.future.set_result(outcome)
 
     try:

@@ -52,7 +52,7 @@ def set_from_file(name: str, value: str, path: str, *, replaces: bool = False) -
 
 
 def origin_of(value: str) -> tuple[str, str]:
-    """Return the variable that has a value, and the file that set it; both empty if there is none."""
+    """Return the name of the variable with this value, and the file that set it; both empty if none."""
     name = next((name for name, other in os.environ.items() if other.strip() == value), "")
     return name, _FILES.get(name, "")
 
@@ -60,7 +60,7 @@ def origin_of(value: str) -> tuple[str, str]:
 def former_names() -> dict[str, str]:
     """Return the former names in use, each with its new name, unless they were reported before.
 
-    A former name is not in use if its new name is set too.
+    A former name does not count as in use if its new name is set, too.
     """
     names = {
         former: name

@@ -1,4 +1,4 @@
-"""Agents that run in the processes of an engine under test; they kill the process where the test says."""
+"""Agents for the processes of an engine under test, which kill themselves at points that the test chooses."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def carrier_agents(folder: str) -> Mapping[str, Agent]:
 
 
 def _next_answer(messages: list[dict[str, Any]], tools: Any, options: Any) -> Any:  # noqa: ARG001 - a script
-    """Return the next round of calls, or after the last round the results that the model got, as JSON."""
+    """Return the next round of calls or, after the last round, the results that the model got, as JSON."""
     texts = [str(message["content"]) for message in messages if message["role"] == "user"]
     task = _TASK.search(texts[-1])
     assert task, texts
@@ -85,7 +85,7 @@ def _next_answer(messages: list[dict[str, Any]], tools: Any, options: Any) -> An
 
 
 class _KillSwitch:
-    """Kills this process at the point whose number the test wrote into a file, and first deletes the file.
+    """Kills this process at the point whose number the test has written to a file, after deleting that file.
 
     Points are the beginning and the end of each function that writes, in any thread, and the moments before
     and after an effect.
@@ -98,12 +98,12 @@ class _KillSwitch:
         _write_line(folder / "pids", str(os.getpid()))
 
     def watch(self) -> None:
-        """Count the writes of this thread and of all threads that start from now on."""
+        """Start counting the writes of this thread and of all threads started later."""
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
     def count(self) -> None:
-        """Count a point, if the test has ordered a kill."""
+        """If the test has ordered a kill, count a point, and kill the process at the ordered point."""
         if not self._order.exists():
             self._count = 0
             return
@@ -115,7 +115,7 @@ class _KillSwitch:
                 return
             self._count += 1
             (points := self._points.with_suffix(f".{os.getpid()}")).write_text(str(self._count))
-            points.replace(self._points)  # the test may be reading it
+            points.replace(self._points)  # atomically: the test may be reading the file
             if self._count >= number:
                 self._order.unlink()
                 _write_line(self._killed, str(os.getpid()))
@@ -127,7 +127,7 @@ class _KillSwitch:
 
 
 def _is_write(frame: FrameType) -> bool:
-    """Return True for a method of a session's log or of the database, except in heartbeat threads."""
+    """Return True if a frame writes to a session's log or to the database, except in heartbeat threads."""
     owner, name = frame.f_locals.get("self"), frame.f_code.co_name
     is_write = name == "do_commit" or hasattr(
         owner, "session_id" if name.startswith("append") else "runs_table"

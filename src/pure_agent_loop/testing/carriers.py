@@ -1,4 +1,4 @@
-"""Rules to check a custom `Carrier`, an engine for durable runs; they kill its processes.
+"""Rules that check a custom `Carrier` (an engine for durable runs) while its processes are being killed.
 
     from pure_agent_loop.testing import carrier_agents, carrier_contract
 
@@ -52,8 +52,8 @@ class CarrierPlace:
 
     Args:
         client: Client for the engine's runs, in the process of the test.
-        revive: Function that returns when at least one process can execute runs with `carrier_agents`. It is
-            called often; an engine that replaces its processes by itself needs to do nothing.
+        revive: Function that makes sure that at least one process can execute runs with `carrier_agents`. It
+            is called often; if the engine replaces its processes by itself, it need not do anything.
     """
 
     client: Client
@@ -74,8 +74,8 @@ def carrier_contract(
     """Run the rules against an engine: nothing happens twice, nothing is lost, no run is stranded.
 
     Args:
-        make_carrier: Function that takes an empty folder and returns a context manager. It starts an engine,
-            whose processes execute the agents of ``carrier_agents(folder)``, and at the end stops them all.
+        make_carrier: Function that takes an empty folder and returns a context manager, which starts an
+            engine whose processes execute ``carrier_agents(folder)``, and stops them all at the end.
         rules: Rules to check, from `CARRIER_RULES`; None for all.
         kills: Number of kills at writes, in the rule ``killed at a write``.
         calls: Number of calls that the run makes in the rule ``many calls``.
@@ -106,7 +106,7 @@ class _Trial:
     def submit(
         self, calls: int, width: int = 1, name: str = "put", agent: str = "put", **more: Any
     ) -> Handle:
-        """Submit a run that makes calls; each line in the file of effects begins with the run's id."""
+        """Submit a run that makes calls; its lines in the file of effects begin with the run's id."""
         self._number += 1
         run_id = f"run{self._number}"
         task = f"{run_id}: {calls} calls in rounds of {width} for {name}"
@@ -120,7 +120,7 @@ class _Trial:
         return Counter(int(n) for run, n, _ in map(str.split, self.lines("effects")) if run == run_id)
 
     def order_kill(self, number: int) -> None:
-        """Kill the next process that reaches the point with this number."""
+        """Order the kill of the first process that reaches the point with this number."""
         (self.folder / "kill.new").write_text(str(number))
         (self.folder / "kill.new").replace(self.folder / "kill")
 
@@ -174,7 +174,7 @@ def _executed(trial: _Trial) -> None:
 
 
 def _killed_at_a_write(trial: _Trial) -> None:
-    """Kill once per pair of runs, so that a number means the same point each time."""
+    """Kill only once per pair of runs, because after a kill the same number would mean another point."""
     points = _points_of_a_run(trial)
     for number in _spread(points, trial.kills, trial.chance):
         trial.order_kill(number)
@@ -188,7 +188,7 @@ def _killed_at_a_write(trial: _Trial) -> None:
 
 
 def _points_of_a_run(trial: _Trial) -> int:
-    """Count the points that a run of two calls reaches, by ordering a kill at a point beyond them."""
+    """Count the points that a run of two calls reaches, by ordering a kill at a point beyond its end."""
     trial.order_kill(_TOO_LATE)
     trial.check(trial.submit(2), 2)
     (trial.folder / "kill").unlink()
@@ -196,7 +196,7 @@ def _points_of_a_run(trial: _Trial) -> int:
 
 
 def _spread(points: int, kills: int, chance: random.Random) -> list[int]:
-    """Return a point for each kill: all points in turn, or with fewer kills, one from each equal interval."""
+    """Return a point for each kill: all points in turn or, with fewer kills, points spread evenly."""
     if kills >= points:
         return [1 + number % points for number in range(kills)]
     width = points / kills
@@ -221,7 +221,7 @@ def _has_effects(trial: _Trial, run_id: str, number: int) -> bool:
 
 
 def _kill_all(trial: _Trial) -> None:
-    """Kill each process of the engine that has made agents, if it is still running."""
+    """Kill each process of the engine that has created agents and is still running."""
     for pid in map(int, trial.lines("pids")):
         try:
             os.kill(pid, KILL)
@@ -279,7 +279,7 @@ def _many_calls(trial: _Trial) -> None:
 
 
 def _changed_code(trial: _Trial) -> None:
-    """A process with other agents continues a run: it uses the records, and makes the remaining calls."""
+    """Continue a run in a process with changed agents; it must use the records and make the missing calls."""
     handle = trial.submit(2, name="hold")
     trial.until("the first call", lambda: trial.effects(handle.run_id))
     (trial.folder / CHANGED).touch()

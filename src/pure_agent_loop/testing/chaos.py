@@ -37,7 +37,7 @@ class _Question:
 
     dice: random.Random
     in_a_row: int = 0
-    kept: list[Delta] | None = field(default=None)  # whole answer, kept for the retry after a truncated one
+    kept: list[Delta] | None = field(default=None)  # complete answer, for the retry after a truncated one
 
 
 class ChaosLLM(BaseLLMClient):

@@ -61,7 +61,7 @@ class FakeClock:
             self._elapsed += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Record the wait and advance by it; yield to other tasks once, so that it can be cancelled.
+        """Record the wait and advance by it; yield to other tasks once, so that the wait can be cancelled.
 
         Args:
             seconds: Length of the wait; zero or less does not advance.

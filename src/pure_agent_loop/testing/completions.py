@@ -1,4 +1,4 @@
-"""Answers in the JSON of a chat-completions server: chunks of a stream, or a whole body."""
+"""Answers in the JSON of a chat-completions server: chunks of a stream, or a complete body."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
 
 
 def to_json(value: Any) -> bytes:
-    """Return JSON as servers write it: unescaped characters, except lone surrogates."""
+    """Return JSON as servers write it: without escapes, unless the text has lone surrogates."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8")
     except UnicodeEncodeError:
@@ -29,7 +29,7 @@ def sse(payload: bytes, name: str = "") -> bytes:
 
 @dataclass(slots=True)
 class Writing:
-    """Writer of one answer: makes the chunks of a stream, or collects a whole body.
+    """Writer of one answer: makes the chunks of a stream, or collects the deltas of a complete body.
 
     Args:
         number: Number of the answer, which becomes part of the answer's id.
@@ -86,7 +86,7 @@ class Writing:
         return to_json(self._head("chat.completion"))[:-1]
 
     def body(self) -> bytes:
-        """Return the whole answer."""
+        """Return the complete body."""
         text = "".join(delta.text for delta in self._deltas)
         reasoning = "".join(delta.reasoning for delta in self._deltas)
         calls = _joined_calls([part for delta in self._deltas for part in delta.tool_calls])

@@ -42,7 +42,7 @@ class ServerFault(Fault):
         """Apply the fault.
 
         Args:
-            out: The answer with the fault.
+            out: The answer to which the fault is applied.
 
         Returns:
             True if the answer continues, False if the fault ended it.
@@ -94,7 +94,7 @@ class EndEarly(ServerFault):
     """Early end of the answer: valid HTTP, but no finish reason.
 
     Args:
-        done: True to send ``[DONE]`` anyway.
+        done: True to send ``[DONE]`` nevertheless.
     """
 
     done: bool = False
@@ -190,7 +190,7 @@ def fault_for(error: Exception, *, mid_answer: bool) -> ServerFault:
     """Return the server fault that corresponds to `error`."""
     if isinstance(error, LLMError):
         return _fault_for_kind(error, mid_answer)
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # these are two classes before Python 3.11
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # two different classes before Python 3.11
         return Silence()
     if isinstance(error, ConnectionError):
         return Reset()

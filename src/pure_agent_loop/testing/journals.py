@@ -28,7 +28,7 @@ from pure_agent_loop.testing.killed_runs import MOMENTS, Kill, KilledRuns, MakeJ
 from pure_agent_loop.testing.killed_work import WorkVersion
 
 _MANY, _IN_PARALLEL = 1000, 10
-_SEVERAL = 5  # maximum further attempts that are killed at the same write
+_SEVERAL = 5  # maximum further kills at the same write
 _CHILD = "import sys; from pure_agent_loop.testing.journals import run_rule; run_rule(*sys.argv[1:])"
 
 
@@ -105,7 +105,7 @@ def run_rule(rule: str, name: str, folder: str, every: str) -> None:
 
 
 def _killed_anywhere(contract: KilledRuns, every: int) -> Iterator[list[str]]:
-    """Kill the run at each write, several times if it comes there again, and let it finish."""
+    """Kill a run at each write, several times if it reaches that write again; then let it finish."""
     at, is_beyond = every, not every
     while not is_beyond:
         for moment in MOMENTS:
@@ -132,7 +132,7 @@ def _answered_elsewhere(contract: KilledRuns, every: int) -> Iterator[list[str]]
             wrong.append(f"no person could allow a call, but the run ended with {case.result['reason']}")
         is_beyond = case.attempt(WorkVersion(person=True), Kill(at))
         begun = {tuple(each.split()[1:]) for each in case.marks if each.startswith("start")}
-        # Resume without a person: the answers to calls that have begun must be recorded.
+        # Resume without a person: the answers to calls that have begun must have been recorded.
         case.attempt(WorkVersion(person=False))
         asked = {(name, str(n)) for name, n in case.result["asked"]}
         wrong += [f"kill {at}: the answer to {each} was lost" for each in begun & asked]
@@ -152,7 +152,7 @@ def _thousand_calls(contract: KilledRuns, every: int) -> Iterator[list[str]]:
 
 
 def _changed_code(contract: KilledRuns, every: int) -> Iterator[list[str]]:
-    """Resume with other code: records are used, and no call is repeated."""
+    """Resume a run with changed code: it must use the records and repeat no call."""
     at, is_beyond = every, not every
     while not is_beyond:
         case = contract.case(kill=at, code="changed")

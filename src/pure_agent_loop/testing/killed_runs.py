@@ -1,4 +1,4 @@
-"""Runs of an agent whose process ends at one of the journal's writes, and the checks of their results."""
+"""Runs of an agent whose process is killed at one of the journal's writes, and checks of their results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WRITES = ("effect", "take", "checkpoint", "append")
 
 
 class KilledRuns:
-    """Runs on journals from a factory, each run in a separate folder.
+    """Creates runs, each with a folder and a journal from a factory.
 
     Args:
         make: Factory of the journals.
@@ -79,7 +79,7 @@ class KilledRun:
         return found
 
     def attempt(self, work: WorkVersion, kill: Kill | None = None) -> bool:
-        """Run in a child; return True unless it was killed."""
+        """Run the agent in a child process; return True unless the child was killed."""
         if sys.platform == "win32":
             raise ScriptError("This system cannot fork.")
         pid = os.fork()
@@ -146,7 +146,7 @@ class Kill:
         self._count = self._marks = 0
 
     def watch(self, mark: Callable[[str], None]) -> Callable[[str], None]:
-        """Return `mark`, extended so that it may kill the process afterwards."""
+        """Return a function that calls `mark`, and then kills the process if the kill is due at this mark."""
 
         def marked(text: str) -> None:
             mark(text)
@@ -158,7 +158,7 @@ class Kill:
 
     @contextlib.contextmanager
     def around(self) -> Iterator[None]:
-        """Surround a write."""
+        """Surround a write; kill the process before, during or after it if the kill is due."""
         self._count += 1
         is_due = self._count == self._at
         if is_due and self._moment == "before":

@@ -49,7 +49,7 @@ def next_answer(messages: Sequence[Mapping[str, Any]], rounds: Sequence[Sequence
 
 
 def make_tools(mark: Callable[[str], None], seconds: float = 0.0) -> list[Tool]:
-    """Return three tools, of which only one may be repeated.
+    """Return three tools; only calls of `again` may be repeated.
 
     Args:
         mark: Called with a line at the beginning and at the end of each call.
@@ -131,7 +131,8 @@ class WorkVersion:
     Args:
         rounds: Calls in each of the model's responses.
         is_new: True for changed code: another prompt, an additional tool, and a hook.
-        person: If calls need approval, whether a person is available; None if they need no approval.
+        person: True if a person is available to approve calls, False if nobody is; None if calls need no
+            approval.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class ScriptedServer:
     """Chat-completions server that plays a script over real sockets.
 
-    It answers ``POST .../chat/completions`` (streamed or whole, as the request asks) and
+    It answers ``POST .../chat/completions`` (streamed or not, as the request asks) and
     ``GET .../models``. Each request is checked as strict servers do (`check_request`): an invalid request
     gets status 400, uses no item of the script, and fails the test at the end of the block.
 
@@ -102,7 +102,7 @@ class ScriptedServer:
         self._listener.start(port)
 
     def close(self) -> None:
-        """Close every connection, including waiting ones, and end the thread.
+        """Close every connection, including those waiting at a gate, and end the thread.
 
         Raises:
             ScriptError: The thread did not end, because a handler is blocking it.
@@ -178,7 +178,7 @@ class ScriptedServer:
     # -- what another protocol changes -----------------------------------------------------------
 
     _path: str | tuple[str, ...] = "/chat/completions"  # path endings of generation requests
-    _always_counts = False  # True to send the usage even if the request does not ask for it
+    _always_counts = False  # True to send the usage even if it is not requested
 
     def _new_writing(self, number: int, request: ServerRequest) -> Writing:
         """Return the writer of the answer to a request."""
@@ -223,7 +223,7 @@ class ScriptedServer:
         if out.begun:
             await out.reset()
             return
-        # The status is not 5xx, because a retry could not succeed.
+        # The status is not 5xx, because clients would then retry the request, which cannot succeed.
         await out.respond(400, to_json(error_body(f"The test's script failed: {error}")))
 
     async def _next_item(self, request: ServerRequest) -> Any:

@@ -120,7 +120,7 @@ def _records_come_back(make: MakeStore, folder: Path) -> None:
 
 
 def _several_at_once(make: MakeStore, folder: Path) -> None:
-    """A run writes several records at once, in one commit if the log supports it."""
+    """Append several records at once, as a run does: in one commit if the log supports it."""
     store = make(folder)
     with store.open("s") as log:
         written = append_all(log, [("user", {"n": number}) for number in range(3)], durable=True)

@@ -76,7 +76,7 @@ __getattr__, __dir__ = lazy_exports(__name__, _LATER)
 
 
 def starter_tools(root: str | os.PathLike[str] | Workspace = ".") -> list[Tool]:
-    """Return ``list_dir`` and ``read_file`` for one folder, and ``calculator``, for ``Agent(tools=...)``.
+    """Return ``calculator``, and ``list_dir`` and ``read_file`` for one folder, for ``Agent(tools=...)``.
 
     Args:
         root: The folder whose files the tools may read, or a `Workspace`.
@@ -104,7 +104,7 @@ def workspace_tools(
     Args:
         root: The folder the tools are restricted to, or a configured `Workspace`.
         protected: Names that cannot be written; None for `PROTECTED` and the data folder of this package.
-        hard_links: ``refuse`` or ``allow`` reading files that have several names.
+        hard_links: ``refuse`` or ``allow`` reading files that have several names (hard links).
         shell: Add the ``shell`` tool.
         shell_options: Options of `Shell`: ``sandbox``, ``network``, ``policy``, ``unsandboxed`` and others.
 

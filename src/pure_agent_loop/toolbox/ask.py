@@ -1,4 +1,4 @@
-"""The ``ask_user`` tool: put the model's question to the user through a caller's function."""
+"""The ``ask_user`` tool: put the model's question to the user through a function of the caller."""
 
 from __future__ import annotations
 

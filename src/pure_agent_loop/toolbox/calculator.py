@@ -74,7 +74,7 @@ def _parse(expression: str) -> ast.expr:
 
 
 def _as_python(expression: str) -> str:
-    """Translate an expression to Python; people and models also write ``1,200 × 15% = ?``."""
+    """Translate an expression, which may look like ``1,200 × 15% = ?``, to Python."""
     text = expression.strip().rstrip("=?？ ").lstrip("= ").translate(_SIGNS).replace("^", "**")
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"**{match[0].translate(_SUPERSCRIPTS)}", text)
     text = re.sub(r"(?<=[\d)])\s+[xX]\s+(?=[\d(])", " * ", text).replace("π", "pi").replace("√", "sqrt")
@@ -155,7 +155,7 @@ def _call(node: Any) -> Number:
 
 
 def _exact(value: Any) -> Number:
-    """Make whole numbers exact; `_bounded` checks all other results."""
+    """Return a whole number as an exact fraction, and any other result unchanged."""
     result: Number = Fraction(value) if isinstance(value, int) else value
     return result
 

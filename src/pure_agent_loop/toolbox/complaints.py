@@ -1,4 +1,4 @@
-"""Errors about paths, for the model: the path as written, and what to do instead."""
+"""Error messages for the model about paths: they quote the path as written, and say what to do instead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SYSTEM_ERRORS = {
 
 
 class WorkspaceError(PureAgentLoopError):
-    """A path cannot be used. The message tells the model the path as written, and what to do."""
+    """A path cannot be used. The message quotes the path as the model wrote it, and says what to do."""
 
 
 def shown(path: str) -> str:
@@ -56,7 +56,7 @@ def suggest_entries(folder: str, wanted: str, entries: Mapping[str, str]) -> str
     Args:
         folder: The folder of the missing entry; empty for the workspace itself.
         wanted: A name that is missing, or that is not a folder.
-        entries: Existing entries: name to kind.
+        entries: Existing entries, as a mapping from name to kind.
     """
     place = shown(folder) if folder else model_text("workspace")
     prefix = f"{folder}/" if folder else ""

@@ -76,7 +76,7 @@ class Ranking:
         }
 
     def best(self, query: str, most: int) -> list[int]:
-        """Return the indexes of the best matches, best first. A match shares a term with the query."""
+        """Return the indexes of the best matches, best first. Matches share a term with the query."""
         query_terms = [term for term in dict.fromkeys(terms_of(query)) if term in self._weights]
         scored = [(self._score(number, query_terms), -number) for number in range(len(self._counts))]
         return [-number for score, number in sorted(scored, reverse=True)[:most] if score > 0]
@@ -101,8 +101,8 @@ def searchable(
         tools: The tools to search.
         name: The name of the search tool.
         about: A few words that tell the model what the tools are for.
-        most: Maximum matches per search.
-        keep: Number of latest matches that stay callable.
+        most: Maximum number of matches per search.
+        keep: Number of most recent matches that stay callable.
 
     Raises:
         ConfigError: A number is below 1, or `tools` is empty.

@@ -1,7 +1,7 @@
 """Derive toolsets from other toolsets. Each function takes a `Toolset`, or a list of tools and toolsets.
 
-A tool without a function is bound to its set before any other change, so that a renamed or guarded tool
-still reaches its set.
+A tool without a function is bound to its set before any other change, so that it still reaches its set after
+it has been renamed or guarded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Around = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], Awaitable[Any
 
 
 async def tools_of(toolset: Toolset, context: StepContext) -> list[Tool]:
-    """Enter a toolset and return its tools, each bound to a function."""
+    """Enter a toolset and return its tools, each bound to a function unless it is external."""
     await context.enter(toolset)
     result: Any = toolset.list(context)
     listed = await result if inspect.isawaitable(result) else result
@@ -44,7 +44,7 @@ async def _call_by_name(toolset: Toolset, name: str, /, **arguments: Any) -> Any
 
 
 class Derived:
-    """Toolset that has no resources to acquire."""
+    """Toolset derived from others; it has no resources of its own."""
 
     def __init__(self, change: Change | None, sources: Iterable[ToolLike | Toolset]) -> None:
         self._change = change
@@ -152,7 +152,7 @@ def renamed(tools: Tools, names: Mapping[str, str]) -> Toolset:
 
     Args:
         tools: The tools.
-        names: Old name to new name. Unknown old names are rejected when the tools are listed.
+        names: New names by old name. Unknown old names are rejected when the tools are listed.
     """
 
     if not isinstance(names, Mapping):
@@ -171,8 +171,8 @@ def approval_required(tools: Tools, when: Callable[[str, dict[str, Any]], bool] 
 
     Args:
         tools: The tools.
-        when: Selects the calls by name and arguments; None for all. A rule that allows a call overrides the
-            question.
+        when: Selects the calls by name and arguments; None for all. If a rule allows the call, nobody is
+            asked.
     """
 
     if when is not None:
@@ -218,8 +218,8 @@ def prepared(tools: Tools, prepare: Change) -> Toolset:
 
     Args:
         tools: The tools.
-        prepare: Takes ``(context, tools)`` and returns the step's tools; may be async. Copy with
-            `Tool.changed`.
+        prepare: Takes ``(context, tools)`` and returns the step's tools; may be async. To change a tool, copy
+            it with `Tool.changed`.
     """
     _check_function("prepared", prepare, "context", "tools")
     return Derived(prepare, sources_of(tools))

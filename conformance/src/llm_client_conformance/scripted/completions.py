@@ -1,5 +1,5 @@
 # Copied by scripts/share_testing.py from src/pure_agent_loop/testing/completions.py.
-"""Answers in the JSON of a chat-completions server: chunks of a stream, or a whole body."""
+"""Answers in the JSON of a chat-completions server: chunks of a stream, or a complete body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llm_client_conformance.values import Delta, TokenUsage, ToolCallDelta
 
 
 def to_json(value: Any) -> bytes:
-    """Return JSON as servers write it: unescaped characters, except lone surrogates."""
+    """Return JSON as servers write it: without escapes, unless the text has lone surrogates."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8")
     except UnicodeEncodeError:
@@ -30,7 +30,7 @@ def sse(payload: bytes, name: str = "") -> bytes:
 
 @dataclass(slots=True)
 class Writing:
-    """Writer of one answer: makes the chunks of a stream, or collects a whole body.
+    """Writer of one answer: makes the chunks of a stream, or collects the deltas of a complete body.
 
     Args:
         number: Number of the answer, which becomes part of the answer's id.
@@ -87,7 +87,7 @@ class Writing:
         return to_json(self._head("chat.completion"))[:-1]
 
     def body(self) -> bytes:
-        """Return the whole answer."""
+        """Return the complete body."""
         text = "".join(delta.text for delta in self._deltas)
         reasoning = "".join(delta.reasoning for delta in self._deltas)
         calls = _joined_calls([part for delta in self._deltas for part in delta.tool_calls])

@@ -28,8 +28,8 @@ class Exchange:
 
     Args:
         request: The request.
-        reader: The client's side of the connection.
-        writer: The server's side of the connection.
+        reader: Stream of bytes from the client.
+        writer: Stream of bytes to the client.
         writing: Builds the JSON of the answer.
         rechunk: Sizes in bytes of the pieces of the body, cycled; None to send each event as one chunk.
     """
@@ -52,7 +52,7 @@ class Exchange:
         self._sizes: Iterator[int] | None = itertools.cycle(rechunk) if rechunk else None
         self._size = next(self._sizes) if self._sizes else 0
         self._buffer = b""
-        self.begun = False  # True once the headers are sent
+        self.begun = False  # True once the headers have been sent
         self._spilled = False
 
     async def respond(
@@ -131,12 +131,12 @@ class Exchange:
         await self._send(b"0\r\n\r\n")
 
     async def hang_up(self) -> None:
-        """Close the connection, as a crashed server does."""
+        """Send the buffered bytes, and let the connection be closed as if the server had crashed."""
         await self.flush()
         self.keep_alive = False
 
     async def reset(self) -> None:
-        """Close the connection with a TCP reset."""
+        """Let the connection be closed with a TCP reset."""
         await self.hang_up()
         sock: socket.socket = self._writer.get_extra_info("socket")
         with contextlib.suppress(OSError):  # the client may have closed the connection first
@@ -149,8 +149,8 @@ class Exchange:
             ClientLeft: The client disconnected before the gate opened.
         """
         await self.flush()
-        # A client sends no data before it has received the answer: if a read returns, the connection is
-        # closed.
+        # A client sends no data before it has received the answer, so if a read returns, the client has
+        # closed the connection.
         leaving = asyncio.ensure_future(self._reader.read(1))
         opening = asyncio.ensure_future(gate.pass_through())
         try:

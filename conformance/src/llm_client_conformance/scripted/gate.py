@@ -7,7 +7,7 @@ import asyncio
 import threading
 from contextlib import suppress
 
-PATIENCE = 60.0  # seconds; on a busy machine, starting a process takes long
+PATIENCE = 60.0  # seconds; on a busy machine, starting a process can take long
 
 
 # -- the error of the test helpers -----------------------------------------------------------------------
@@ -124,6 +124,6 @@ class Gate:
         self._opened.set()
 
     async def pass_through(self) -> None:
-        """Signal that the gate is reached, and wait until it is open."""
+        """Signal that the gate has been reached, and wait until it is open."""
         self.reached.set()
         await self._opened.wait_async(timeout=None)

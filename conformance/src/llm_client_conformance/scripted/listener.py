@@ -37,7 +37,7 @@ class Listener:
             port: Port; 0 for a free one.
 
         Raises:
-            ScriptError: The listener was started before.
+            ScriptError: The listener has already been started.
             OSError: The port is in use.
         """
         if self._thread is not None:

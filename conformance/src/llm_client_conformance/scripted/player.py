@@ -42,7 +42,7 @@ class Player:
 
     @property
     def problems(self) -> list[str]:
-        """Problems recorded so far, without unused items."""
+        """Problems recorded so far; unused items are not included."""
         with self._lock:
             return list(self._problems)
 
@@ -65,7 +65,7 @@ class Player:
                 item = item(*request)
                 if inspect.isawaitable(item):
                     item = await item
-        except AssertionError as error:  # a failed check in a script must fail the test, not only the run
+        except AssertionError as error:  # a check that fails in a script must fail the test, not only the run
             self.note(f"a callable of the script failed: {error}")
             raise
         return item

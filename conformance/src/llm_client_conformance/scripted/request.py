@@ -11,7 +11,7 @@ from typing import Any
 from llm_client_conformance.scripted.gate import Signal
 from llm_client_conformance.scripted.history import loads_exactly
 
-_STREAMS = (":streamGenerateContent", "/invoke-with-response-stream")  # parts of paths that request a stream
+_STREAMS = (":streamGenerateContent", "/invoke-with-response-stream")  # path fragments that request a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ServerRequest:
         raw: Bytes of the body.
         body: The body as parsed JSON; None if there is none or it is not JSON.
         left: Signal that is set when the client disconnects before the answer is complete. The server detects
-            this while it waits (at a gate, in a silence) or at its next write.
+            this while it is waiting (at a gate, in a silence) or at its next write.
         done: Signal that is set when the answer has ended, complete or not.
     """
 
@@ -62,7 +62,7 @@ class ServerRequest:
 
     @property
     def wants_usage(self) -> bool:
-        """True if the usage is sent: always in whole answers, and in streams if the request asks for it."""
+        """True if the usage is sent: always in a complete body, in a stream if the request asks for it."""
         options = self._get("stream_options")
         return not self.streamed or (isinstance(options, dict) and options.get("include_usage") is True)
 

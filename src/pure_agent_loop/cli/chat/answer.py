@@ -75,7 +75,7 @@ class AnswerInProgress:
         if room is not None:
             if len(self._ready) + self._flow.rows(width) <= room:
                 return []
-            self._ready += self._flow.cut(width)  # keeps few lines in the part that is redrawn
+            self._ready += self._flow.cut(width)  # so that few lines need to be redrawn
         ready, self._ready = self._ready, []
         return ready
 

@@ -176,7 +176,7 @@ class Chat:
         self._print("".join(map(self.screen.recorded, shown)))
 
     def _follow_session(self) -> bool:
-        """Show what other processes have added to the session; return False if one has deleted it."""
+        """Show what other processes have added to the session; return False if it has been deleted."""
         news = self.talk.news()
         if news is None:
             self.print_notice(user_text("chat.deleted_elsewhere"), "error", is_whole=True)
@@ -263,7 +263,7 @@ class Chat:
         self._print(self.screen.unfold(last))
 
     def to_background(self) -> None:
-        """Move a running foreground subagent task to the background, or else hand the run to a worker."""
+        """Move a running subagent task to the background; if there is none, hand the run over to a worker."""
         running = [task_id for task_id, state in self._tasks.items() if state in _RUNNING]
         manager = self.shared.toolset.subagents
         move = getattr(manager, "background", None)
@@ -290,7 +290,8 @@ class Chat:
         except PureAgentLoopError as error:
             self.print_notice(user_text("chat.stays", reason=error_text(error)), "error", is_whole=True)
             state = self.talk.state
-            if work and state and state.stop_reason and not isinstance(error, ConfigError):  # it has stopped
+            # If the run has already stopped, resume it here.
+            if work and state and state.stop_reason and not isinstance(error, ConfigError):
                 await asyncio.wait([work])
                 self._begin(self._converse(None))
         finally:
@@ -312,7 +313,7 @@ class Chat:
     def live(self) -> list[str]:
         """Return the live lines, including messages that the agent has not read yet."""
         self._measure()
-        is_asking = self.permission_prompt.pending is not None  # the question needs these lines
+        is_asking = self.permission_prompt.pending is not None  # leave the lines to the question
         running = [one_line(each.command) for each in self.talk.background if each.finished is None]
         return self.screen.live(
             queued=() if is_asking else self.queued(), background=() if is_asking else running
@@ -465,7 +466,7 @@ class Chat:
         except asyncio.CancelledError:
             self._print(self.screen.close())
         except PureAgentLoopError as error:
-            from pure_agent_loop.support.explained import explain  # only for an error
+            from pure_agent_loop.support.explained import explain  # only needed after an error
 
             told, kind = explain(error), getattr(error, "kind", "unknown")
             text = folder_trouble(error, self.shared.workspace) or (
@@ -569,7 +570,7 @@ class Chat:
             self._print(self.screen.feed(event))
 
     async def _shell(self, command: str) -> None:
-        """Run a `!` command in the sandbox, under the same rules and questions as the model."""
+        """Run a `!` command in the sandbox, with the same rules and questions as a command of the model."""
         shell = self.shared.toolset.shell
         if shell is None:
             self.print_notice(user_text("chat.no_shell"), "error")
@@ -596,7 +597,7 @@ class Chat:
         self._shell_transcript.append(f"{user_text('chat.ran')}\n$ {command}\n{ended.text}")
 
     async def _decide_shell(self, shell: Shell, command: str, call_id: str) -> Permission:
-        """Decide about a `!` command, perhaps after a read-only trial run or by asking the user."""
+        """Decide whether to run a `!` command; if necessary, try it read-only or ask the user."""
         policy = PermissionPolicy(self.shared.options.permission_mode, self.slash.rules())
         args = {"command": command}
         context = policy.judge_context("shell", args, attended=True)
@@ -620,7 +621,7 @@ class Chat:
 
 
 def _recorded(screen: TranscriptView, entries: Sequence[Entry], end: str) -> str:
-    """Render a session's entries, followed by the end of its last run unless they already include it."""
+    """Render a session's entries and the end of its last run, which the entries may already include."""
     lines = "".join(map(screen.recorded, entries))
     if entries and entries[-1].kind == "end":
         return lines

@@ -11,20 +11,20 @@ from contextlib import AbstractContextManager, contextmanager
 from pure_agent_loop.cli.chat.styling import one_line
 from pure_agent_loop.support.language import user_text
 
-# Without a key press for this time, the person may be away. A run of this length is a long run.
+# After this time without a key press, the person may be away. A run that takes this long is a long run.
 AWAY_SECONDS = 10.0
 MAX_WORDS = 80  # maximum characters of a title or a notification
 _BELL, _TITLE = "\a", "\x1b]0;{}\a"
 _KEEP_TITLE, _RESTORE_TITLE = "\x1b[22;0t", "\x1b[23;0t"  # on the terminal's title stack
 _FOCUS_ON, _FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
 _WITHOUT_TITLE = ("linux", "eterm-color", "cons25")  # terminals that print title sequences as text, or hang
-_OSC_777 = ("rxvt", "foot", "contour")  # like VTE and Konsole, these support a title and a text
+_OSC_777 = ("rxvt", "foot", "contour")  # like VTE and Konsole, these support notifications with a title
 
 
 class Attention:
     """Sets the terminal's title, and alerts an absent person once, by bell and notification.
 
-    The person is back when the terminal gains focus or a key is pressed.
+    The person counts as back when the terminal gains focus or a key is pressed.
 
     Args:
         write: Function that writes a sequence to the terminal at once.
@@ -46,7 +46,7 @@ class Attention:
         self._send, self._is_on = write, is_on
         self._folder, self._environ = one_line(folder, MAX_WORDS), environ
         self._has_words = not only_rings and environ.get("TERM") not in _WITHOUT_TITLE
-        self._has_focus: bool | None = None  # None until the terminal has reported it
+        self._has_focus: bool | None = None  # None before the terminal's first report
         self._last_key = -math.inf
         self._shown, self._until_back = "", False
         self._has_called = False

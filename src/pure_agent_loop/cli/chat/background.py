@@ -42,7 +42,7 @@ def numbered_command(commands: Iterable[BackgroundCommand], number: str) -> Back
 
 
 def newest_output(command: BackgroundCommand, client: Any) -> str:
-    """Return the newest lines of a command's output, without the secrets that a run hides."""
+    """Return the newest lines of a command's output, with secrets redacted as in a run."""
     redactor = redactor_for(True, client, {})
     text = command.newest() if redactor is None else redactor.redact(command.newest())
     return "\n".join(text.rstrip("\n").split("\n")[-MAX_LINES:]) or user_text("screen.no_output")

@@ -25,7 +25,7 @@ MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "
 READ_TOOL = "read_file"
 MAX_SPOKEN = 8_000  # maximum characters of an argument for a screen reader
 SHORT_RESULT = 40  # maximum characters of a result on its call's line
-TAIL_LINES, TAIL_CHARS = 4, 2_000  # maximum lines of a running call's output
+TAIL_LINES, TAIL_CHARS = 4, 2_000  # maximum lines and characters of a running call's output
 MIN_ARGUMENT = 8  # minimum columns for the call; the result is cut to fit beside it
 _ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # matches the first line of an error result
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -52,7 +52,7 @@ class CallView:
 
     Args:
         started: Start time in seconds since the epoch.
-        has_begun: True once the call runs; before that, the call is being decided.
+        has_begun: True once the call is running; before that, its permission is being decided.
         duration: Duration of the call in seconds.
         title: The tool's own title for the call; empty if it has none.
         result: The result; for a running call, the end of its output so far.
@@ -147,7 +147,7 @@ class Lines:
         """Render a call."""
         facts, reason, role = self._detail(call, now)
         head = [self.sign(call.state, now)]
-        title = "" if call.refused or call.unasked else call.title  # it has not run
+        title = "" if call.refused or call.unasked else call.title  # the call has not run
         if title:
             argument = title if call.state in ("running", "waiting") else title.rstrip("…?？")
         else:
@@ -159,7 +159,7 @@ class Lines:
         argument_style = "bold" if title else ""
         between = "  " if not facts else ", " if self._styler.reader else " · "
         end = [(role, f"  {facts}" if facts else ""), (role, f"{between}{reason}" if reason else "")]
-        end += [("", "")] if call.state == "done" else []  # a result is short, so it is kept like the facts
+        end += [("", "")] if call.state == "done" else []  # the result is short: do not cut it
         return self._line(head, (argument_style, argument), end, width, kept=(role, unasked))
 
     def _line(
@@ -170,10 +170,10 @@ class Lines:
         width: int,
         kept: tuple[str, str] = ("", ""),
     ) -> Text:
-        """Render a line that fits; a long reason, the last part of `end`, is cut before the argument.
+        """Render a line that fits the width: the last part of `end` is cut first, then the argument.
 
-        While the argument has `MIN_ARGUMENT` columns, the facts in `end` are not cut, and `end` may take a
-        third of the room. The last text, `kept`, is never cut.
+        The other parts of `end` are not cut, and `end` may take a third of the room, unless that leaves the
+        argument fewer than `MIN_ARGUMENT` columns. The text `kept`, at the end of the line, is never cut.
         """
         last = self._styler.text(kept)
         room = width - self._styler.text(*head).cell_len - last.cell_len - 2
@@ -196,7 +196,7 @@ class Lines:
         return self._words(key) if key in table("screen", "en") else one_line(call.tool, 60)
 
     def _detail(self, call: CallView, now: float) -> tuple[str, str, str]:
-        """Return a call's facts, its result or the reason for its failure, and the role of both."""
+        """Return a call's facts, its result or failure reason, and the role for both texts."""
         if call.state == "waiting":
             return ("" if self._styler.reader else self._words("waiting")), "", "warning"
         if call.state == "running":
@@ -271,7 +271,7 @@ class Lines:
         count = int(number(call.command.get("lines", -1)))
         if count == 0:
             return self._words("no_output")
-        # If a hook or a limit has changed the result, it lacks the output's last line: show the whole result.
+        # A result changed by a hook or a limit lacks the output's last line, and is then returned whole.
         is_whole = bool(tail) and 0 < count <= len(lines) and lines[count - 1].endswith(tail[-1])
         return "\n".join(lines[:count]) if is_whole else call.result
 

@@ -56,7 +56,7 @@ class InputCompletions:
 
     Args:
         commands: Function that returns the commands, without the slash.
-        max_files: Approximate limit of files to look at, for the list behind ``@``.
+        max_files: Approximate maximum number of files to examine for ``@``.
     """
 
     def __init__(
@@ -180,7 +180,10 @@ def _fitting(
 
 
 def rate(typed: str, name: str) -> int | None:
-    """Rate how well a name matches the typed letters; 0 is best, None if they do not occur in this order."""
+    """Rate how well a name matches the typed letters; 0 is best, None means no match.
+
+    A name matches if it contains the letters in the typed order.
+    """
     typed, name = typed.lower(), name.lower()
     last = name.rpartition("/")[2]
     for rating, fits in enumerate((name.startswith(typed), last.startswith(typed), typed in name)):
@@ -197,7 +200,7 @@ def files_in(folder: Path, base: str = "", most: int = MAX_FILES) -> tuple[list[
 
     Args:
         base: Folder to begin with, below `folder`; ends in a slash.
-        most: Approximate limit of entries to look at.
+        most: Approximate maximum number of entries to examine.
     """
     until, files, entries_seen = time.monotonic() + WALK_SECONDS, list[str](), 0
     parts = base.split("/")[:-1]

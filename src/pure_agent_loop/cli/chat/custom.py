@@ -81,7 +81,7 @@ class CustomCommands:
         return project | self._read_folder(data_folder(), "commands", is_project=False)
 
     async def task(self, command: CustomCommand, words: str) -> str:
-        """Return the task for a command and typed arguments; empty if the user does not trust it."""
+        """Return the task for a command and typed arguments; empty if the user does not trust the command."""
         if not self.is_trusted(command):
             text = blanks_shown(command.text, is_code=True)
             if not await self._confirm(user_text("chat.trust_command", name=command.name, text=text)):
@@ -94,7 +94,7 @@ class CustomCommands:
         return not command.is_project or is_trusted(self._guidance(command))
 
     def _guidance(self, command: CustomCommand) -> Guidance:
-        """Return the trust record of a command, which is valid only for its current text."""
+        """Return the trust record of a command, valid only for the command's current text."""
         parts = (str(self._workspace), command.name, command.text)
         digest = hashlib.sha256("|".join(f"{len(part)}|{part}" for part in parts).encode("utf-8", "replace"))
         return Guidance((command.name,), f"command-{digest.hexdigest()}")

@@ -20,7 +20,7 @@ MAX_WIDTH = 600  # maximum characters of a line shown before unfolding
 
 PROSE = "prose"  # name of a section of plain text
 _NAMED = ("result", "reasoning", "prompt", "command", "error")  # sections whose name is a message key
-_WRAPPED = (PROSE, "reasoning", "prompt", "error")  # other sections may be copied as code
+_WRAPPED = (PROSE, "reasoning", "prompt", "error")  # sections to wrap; others may be copied as code
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
 _MARKS = {"created": "+ ", "deleted": "- "}
 _WORD = re.compile(r"[A-Za-z0-9_]+|\s+|.")

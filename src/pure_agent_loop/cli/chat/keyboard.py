@@ -21,7 +21,7 @@ _BEGIN = re.compile("[\x1b\x8f\x90\x98\x9b\x9d-\x9f]")
 _EIGHT_BIT = {"\x9b": "\x1b[", "\x8f": "\x1bO"}
 # A key with modifiers, as encoded by xterm (first) and kitty: code, modifiers, and 3 for a released key.
 _MODIFIED = re.compile(r"\x1b\[(?:27;(\d+);(\d+)~|(\d+)[\d:]*(?:;(\d*)(?::(\d))?(?:;[\d:]*)?)?u)")
-_FOCUS = ("\x1b[I", "\x1b[O")  # gained and lost
+_FOCUS = ("\x1b[I", "\x1b[O")  # focus gained, focus lost
 _SHIFT, _ALT, _CONTROL, _LOCKS = 1, 2, 4, 64 | 128
 _TAB, _ENTER, _ESCAPE, _SURROGATES = 9, 13, 27, 0xD800
 

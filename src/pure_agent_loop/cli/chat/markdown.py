@@ -1,7 +1,7 @@
 """Render streamed Markdown for a terminal, block by block, printing each line once.
 
-markdown-it (a dependency of rich) parses the blocks without HTML and link references, so that everything a
-model writes is shown. Code is never wrapped or padded, so that it can be copied.
+markdown-it (a dependency of rich) parses the blocks with HTML and link references turned off, so that
+everything a model writes is shown. Code is never wrapped or padded, so that it can be copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_CODE_LINE = 1_000  # maximum characters per line of highlighted code
 MIN_ROOM = 8  # minimum columns for text, however deeply it is nested
 MIN_COLUMN = 8  # minimum column width; a table that needs narrower columns is shown row by row
 COLUMN_GAP = 2  # blank columns between the columns of a table
-UNPRINTED_LINES = 1  # lines of a paragraph in progress kept unprinted
+UNPRINTED_LINES = 1  # last lines of an unfinished paragraph that are not printed yet
 MAX_ROWS = 24  # maximum rows of a paragraph to examine at once
 WORD = 7  # average columns lost per line to wrapping
 MAX_TAIL = 3_000  # maximum characters of a block in progress to render
@@ -40,7 +40,7 @@ _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 @dataclass(slots=True)
 class _Level:
-    """A list item or quote that contains the text, with the prefixes of its first and its other lines."""
+    """A list item or quote around the text, with a prefix for its first line and one for its other lines."""
 
     first: str
     rest: str
@@ -398,7 +398,7 @@ class Flow:
             yield from (end for end in ends if end > 0)
 
     def _splits(self, source: str, end: int, whole: Sequence[str], width: int) -> bool:
-        """Return True if the two parts render like the whole text."""
+        """Return True if the text, split at `end`, renders like the whole text."""
         rest = source[end:].lstrip(" \n")
         return [*self._plain(source[:end], width), *self._plain(rest, width)] == whole
 

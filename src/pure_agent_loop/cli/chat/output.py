@@ -24,7 +24,8 @@ _REFLOWING = (
 MIN_COLUMNS, MIN_ROWS = 30, 16  # smallest window in which no live line scrolls out of reach
 UNREPORTED_SECONDS = 0.5  # twice the delay before tmux reports a new size
 MIN_NEW = 80  # new characters that justify a redraw (of about half as many bytes)
-TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # then fewer new characters, or none, are enough
+# Seconds after which to redraw anyway: if there is any new text; for animation during work; and while idle.
+TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0
 
 
 class RedrawRate:

@@ -41,7 +41,7 @@ class InputEntry:
     """A submitted input.
 
     Args:
-        named: The text without pastes; only files and resources named in it are attached.
+        named: The text without pastes; only files and resources named in this text are attached.
         sign: See `sign_of`; empty for text for the model, including every paste.
     """
 
@@ -51,7 +51,7 @@ class InputEntry:
 
     @property
     def has_key(self) -> bool:
-        """True for a command or note that contains a key, and for a text that is only a key."""
+        """True for a command or note that contains an API key, and for a text that is only an API key."""
         from pure_agent_loop.support.secrets.secret_shapes import holds_key  # many patterns
 
         return (self.sign in ("/", "#") or len(self.text.split()) == 1) and holds_key(self.text)
@@ -109,7 +109,7 @@ class TypedSign:
             self._is_typed.setdefault(self._line, self._line > 1 and sign_of(text) != "")
         else:
             removed = len(old) - len(text)
-            is_cut = removed > 0 and cursor <= removed and old.endswith(text)  # deleted at the start
+            is_cut = removed > 0 and cursor <= removed and old.endswith(text)  # the start was deleted
             if cursor == 0 or is_cut or text[:1] != old[:1]:
                 self.distrust()
         self._moved()

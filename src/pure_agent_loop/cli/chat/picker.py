@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pure_agent_loop.sessions.story import Story
 
-_WIDE = 80  # columns from which the preview is shown at the right of the list
+_WIDE = 80  # minimum columns to show the preview to the right of the list
 _NARROW_PREVIEW = 5  # rows of the preview below the list
 _OWN_ROWS = 2  # rows of the filter and the keys
 
@@ -46,7 +46,7 @@ class _Row:
 
 
 class SessionPicker:
-    """A list of sessions on a separate screen, which leaves no trace.
+    """A list of sessions on the alternate screen, so that nothing of it remains afterwards.
 
     Args:
         sessions: The sessions, most recently used first.
@@ -65,7 +65,7 @@ class SessionPicker:
         self._app = self._application()
 
     async def run(self) -> str | None:
-        """Let the user choose; return the id of the session, or None for none."""
+        """Let the user choose a session; return its id, or None if none was chosen."""
         return await self._app.run_async(handle_sigint=False, set_exception_handler=False)
 
     def _typed(self) -> None:
@@ -175,7 +175,7 @@ class SessionPicker:
             input=source,
             output=output,
         )
-        app.ttimeoutlen = 0.2  # the rest of a key may come late (ssh)
+        app.ttimeoutlen = 0.2  # over ssh, the bytes of a key may arrive late
         return app
 
     @property

@@ -55,10 +55,10 @@ _SYNC, _END_SYNC = (
 )  # terminals that support these sequences draw the output between them in one frame
 _MAX_ROWS = 10  # rows of the input
 MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines, and rows for the rest of the application
-_RULED_ROWS = 20  # rows of a terminal with room for lines around the input
+_RULED_ROWS = 20  # minimum rows of a terminal for lines around the input
 _DIM, _GROUND = "ansibrightblack", "bg:default"
 _NAME, _ABOUT = f"{_GROUND} ansicyan", f"{_GROUND} {_DIM}"
-_STYLES = {  # style of the menu: no background
+_STYLES = {  # the menu has no background of its own
     "rule": _DIM,
     "placeholder": _DIM,
     "completion-menu": _GROUND,
@@ -183,7 +183,7 @@ class Prompt:
         self._reflows = follow_reflow(self.app.renderer, output, os.environ, self._scroll)
         self.app.after_render += lambda _: self._scroll(0)
         self.app.key_processor.before_key_press += lambda _: self.attention.key()
-        self.app.timeoutlen, self.app.ttimeoutlen = 0.15, 0.2  # the rest of a key may come late (ssh)
+        self.app.timeoutlen, self.app.ttimeoutlen = 0.15, 0.2  # over ssh, bytes may arrive late
 
     @property
     def rows(self) -> int:
@@ -212,11 +212,14 @@ class Prompt:
         When a narrower window rewraps the live lines, they must not scroll, because scrolled lines cannot be
         erased. tmux scrolls even if there are empty rows below. None if the terminal does not rewrap lines.
         """
-        above = self._above - 1  # rows into which the status line may be pushed
+        above = self._above - 1  # one row is reserved, because the status line may be rewrapped too
         return (min(self.rows, MIN_ROWS) - _OWN_ROWS, above) if self._reflows else None
 
     def _scroll(self, rows: int) -> None:
-        """Record that printed lines may have scrolled off the screen, also to make room for live lines."""
+        """Reduce the count of printed rows on the screen.
+
+        As many as `rows` may have scrolled off, and live lines may have displaced others.
+        """
         screen = self.app.renderer.last_rendered_screen
         left = self._above if screen is None else min(self._above, self.rows - screen.height)
         self._above = max(left - rows, 0)
@@ -248,7 +251,7 @@ class Prompt:
         self.app.invalidate()
 
     def keys(self, name: str) -> str:
-        """Set the key bindings to ``vi`` or ``emacs``, and return the name of the current ones."""
+        """Set the key bindings if the name is ``vi`` or ``emacs``; return the name of the bindings in use."""
         from prompt_toolkit.enums import EditingMode
 
         if name in ("vi", "emacs"):
@@ -275,7 +278,7 @@ class Prompt:
         self.app.output.flush()
 
     async def pick(self, sessions: Sequence[SessionInfo], store: SessionStore, theme: str) -> str | None:
-        """Let the user choose a session on a separate screen; return its id, or None for none."""
+        """Let the user choose a session on a separate screen; return its id, or None if none was chosen."""
         from prompt_toolkit.application import in_terminal
         from prompt_toolkit.application.current import set_app
 
@@ -526,7 +529,7 @@ def _paste_aware_input(attention: Attention) -> Input:
             "".join(key.data for key in keys) for is_text, keys in groupby(pressed, is_written) if is_text
         )
         if not any(_LINES_AT_ONCE.search(it) and not all(map(command_in, it.splitlines())) for it in texts):
-            return pressed  # one line, or typed commands
+            return pressed  # not a paste: one line, or typed commands
         while select.select([source.fileno()], [], [], PASTE_SECONDS)[0] and (further := read()):
             pressed += further
         first = next(number for number, key in enumerate(pressed) if not isinstance(key.key, Keys))

@@ -67,7 +67,7 @@ class Pending:
 
     @property
     def is_guarded(self) -> bool:
-        """True if the mode ``guard`` asks."""
+        """True if the mode ``guard`` asks the question."""
         return self.request is not None and bool(self.request.origins)
 
     @property
@@ -77,7 +77,7 @@ class Pending:
 
     @property
     def height(self) -> int:
-        """Lines that the question takes, without the answers."""
+        """Number of lines that the question takes, without the answers."""
         return self.text.count("\n") + 1 + min(len(self.diff.split("\n")), MAX_DIFF)
 
     @property
@@ -87,7 +87,7 @@ class Pending:
 
     @property
     def short(self) -> str:
-        """The title without the reason, and with the first argument if it names only the tool."""
+        """The title without the reason; if the title names only the tool, the first argument is added."""
         lines, request = self.text.split("\n"), self.request
         if request is None or request.question is not None:
             return " ".join(lines[:2])
@@ -144,7 +144,7 @@ class PermissionPrompt:
             return await self._wait(Pending(request, kind, text, diff, whole=whole))
 
     def _is_of_server(self, name: str) -> bool:
-        """Return True for an MCP server's tool, unless it is destructive or judges its own calls."""
+        """Return True for a tool of an MCP server, unless it is destructive or has a decision function."""
         servers = self._shared.toolset.mcp
         tools = servers.known_tools if servers is not None else ()
         return any(tool.name == name and not tool.destructive and tool.judge is None for tool in tools)
@@ -211,14 +211,17 @@ class PermissionPrompt:
 
     @property
     def keys(self) -> list[str]:
-        """Keys that choose or give an answer; none at first, because a key may precede the question."""
+        """Keys that choose or give an answer.
+
+        There are none at first, because the user may have pressed a key before seeing the question.
+        """
         pending = self.pending
         if pending is None or time.monotonic() - pending.shown_at < QUIET_SECONDS or not pending.letters:
             return []
         return ["up", "down", "enter", *pending.numbers]
 
     def press(self, key: str) -> None:
-        """Choose an answer with ``up`` and ``down``, give it with ``enter``, or give one by its number."""
+        """Handle a key: ``up`` and ``down`` choose an answer; ``enter`` or a number gives an answer."""
         pending = self.pending
         if pending is None:
             return

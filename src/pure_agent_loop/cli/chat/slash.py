@@ -317,7 +317,7 @@ class Slash:
             model = f"{protocol}:{model}"
         arguments = parse(["doctor", "--model", model, *words])
         self._host.print_notice(user_text("chat.examining"))
-        err = io.StringIO()  # progress (which the results repeat) or an error
+        err = io.StringIO()  # gets progress, which the results repeat, or an error
         await asyncio.to_thread(run_command, arguments, CommandOutput(out, err, colour=False))
         self._host.print_notice(out.getvalue() or err.getvalue(), "", is_whole=True)
 
@@ -348,7 +348,7 @@ class Slash:
             await self._list_models()
 
     async def _key(self, _: str) -> None:
-        """Ask for another key for the model's server, try it once, and keep it as the first start does."""
+        """Ask for another key for the model's server, try it once, and save it as at the first start."""
         from pure_agent_loop.cli.first_start import replace_key
 
         options, prompt = self._host.shared.options, self._host.prompt
@@ -429,14 +429,14 @@ class Slash:
         self._host.print_notice(user_text("chat.forked", id=new))
 
     async def _rewind(self, words: str) -> None:
-        """Restore the files as they were at the end of a step, and continue in a session forked there."""
+        """Restore the files as they were at the end of a step, and continue in a session forked from it."""
         store, session = self._recorded_session()
         if not words.isdecimal():
             self._list_steps("steps")
             return
         from pure_agent_loop.sessions.fork import end_of_step, fork_session
 
-        new = fork_session(store, session, int(words))  # first, because it raises an error for a missing step
+        new = fork_session(store, session, int(words))  # first, because it fails if the step is missing
         moment = end_of_step(store.read(session).records, int(words))
         snapshots, known = await self._snapshots()
         report = await snapshots.undo(known, since=moment) if known else None
@@ -540,7 +540,8 @@ class Slash:
             self._host.print_notice(
                 user_text("chat.left", path=conflict.path, reason=conflict.reason), "warning"
             )
-        if not report.steps and not paths:  # without steps, files that a later undo changed may be restored
+        # Even if no step is undone, files that a later undo changed may have been restored.
+        if not report.steps and not paths:
             self._host.print_notice(user_text("chat.nothing_undone"))
         elif report.is_dry:
             self._host.print_notice(user_text("chat.would_undo", files=paths))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MIN_NAME = 10  # minimum columns for the model name
-FULL = 0.8  # used share of the context window that causes a warning
+FULL = 0.8  # share of the context window in use at which a warning is shown
 MODE_KEY = "⇧⇥"  # Shift+Tab
 
 

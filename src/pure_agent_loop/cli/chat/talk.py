@@ -148,7 +148,7 @@ class ChatSession:
         self.mark()
         self._on_ask, self._notify = on_ask, notify
         self._token: CancelToken | None = None
-        self._run: Run[Any] | None = None  # the current run, and the settings that it began with
+        self._run: Run[Any] | None = None  # the current run, and its settings at the start
         self._settings: dict[str, Any] = {}
         self._inbox = Inbox()
         self._queued: list[str] = []
@@ -163,7 +163,7 @@ class ChatSession:
 
     @property
     def is_stopping(self) -> bool:
-        """True if the run was requested to stop."""
+        """True if the run has been asked to stop."""
         return self._token is not None and self._token.is_cancelled
 
     @property
@@ -172,12 +172,12 @@ class ChatSession:
         return [text for text in self._queued if text in self._inbox]
 
     def stop(self) -> None:
-        """Request the run to stop; the conversation is kept."""
+        """Ask the run to stop; the conversation is kept."""
         if self._token is not None:
             self._token.cancel("the person stopped it")
 
     def steer(self, text: str, *, at_end: bool = False) -> None:
-        """Send a message to the running agent, which reads it after the current step or before stopping."""
+        """Send a message to the running agent, which reads it after the current step or before it stops."""
         self._queued = [*self.queued, text]
         self._inbox.put(text, when="end" if at_end else "step")
 
@@ -222,7 +222,7 @@ class ChatSession:
         return handle.run_id, await in_thread(lambda: bool(self.place.open_engine().workers()))
 
     def left_over(self) -> str:
-        """Remove and return the queued messages that the agent did not read."""
+        """Remove and return the queued messages that the agent has not read."""
         return "\n\n".join(item.text for item in self._inbox.take(at_end=True) if not item.synthetic)
 
     def prepare(self) -> None:
@@ -279,7 +279,7 @@ class ChatSession:
         return [] if self._background is None else list(self._background)
 
     def stop_background(self) -> None:
-        """Request the end of all background commands, and notify the user."""
+        """Ask all background commands to end, and notify the user."""
         if self._background is not None and (running := self._background.running):
             from pure_agent_loop.cli.chat.background import background_row
 
@@ -388,7 +388,7 @@ class ChatSession:
         return choose(named, named.thinking, CommandOutput(quiet, quiet, colour=False))
 
     def use_model_of(self, story: Story) -> None:
-        """Use the model of a resumed session, which ``/model`` may have chosen, if this server has it."""
+        """Use the model of a resumed session if it is on the same server, unless ``--model`` was typed."""
         options = self.shared.options
         protocol = protocol_of(options.model or os.environ.get("PAL_MODEL", ""))
         model = f"{protocol}:{story.model}" if protocol else story.model
@@ -414,7 +414,7 @@ class ChatSession:
         self._shown, self._shown_at = self.place.stamp(), time.time()
 
     def news(self) -> Sequence[Entry] | None:
-        """Return what other processes have added since `mark`; None if one has deleted the session."""
+        """Return what other processes have added since `mark`; None if the session has been deleted."""
         stamp, before = self.place.stamp(), self._shown_at
         if stamp == self._shown:
             return ()

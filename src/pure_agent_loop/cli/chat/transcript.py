@@ -24,8 +24,8 @@ prompt_toolkit does not need to wrap it. Texts contain only ANSI colors (see
 
 `screen.width`, `screen.live_lines` and `screen.room` may be set at any time, for example after a resize. If a
 narrower window would rewrap the live lines, `screen.room` limits their rows, and the most important lines get
-the width. All texts pass `styling.Styler`. Untrusted text that the application shows (a picker, a completion,
-a question) must pass `styling.clean` (keeps lines) or `styling.one_line`.
+width first. All texts pass `styling.Styler`. Untrusted text that the application shows (a picker, a
+completion, a question) must pass `styling.clean` (keeps lines) or `styling.one_line`.
 """
 
 from __future__ import annotations
@@ -155,14 +155,14 @@ class TranscriptView:
         self._folded: deque[Folded] = deque(maxlen=MAX_FOLDED)
         self._calls: dict[str, CallView] = {}
         self._tasks: dict[str, Mapping[str, Any]] = {}
-        self._ended: set[str] = set()  # ids of tasks whose end was printed
+        self._ended: set[str] = set()  # ids of tasks whose end has been printed
         self._pace = RedrawRate(animation and not screen_reader)
         self._reads: list[tuple[str, Folded]] = []  # successive read calls, printed as one line
         self._edits: dict[str, Text] = {}  # lines of edits by path, printed together with the reported change
         self._plan: list[Any] = []  # the last printed to-do list
         self._facts = Facts()
         self._last = ""  # the kind of the last printed lines
-        self._waits_since: float | None = None  # start time of a request without a response
+        self._waits_since: float | None = None  # start time of the request that has no response yet
         self._has_told_of_work = False
         self._compacted: dict[str, str] = {}  # the last printed numbers of a compaction in this run
         self._failed: FailedRequest | None = None  # the last failed attempt of the current request
@@ -200,7 +200,7 @@ class TranscriptView:
         return self._print(self._excerpt(text, role, mark, max_lines), "notice")
 
     def recorded(self, entry: Entry) -> str:
-        """Render an entry of a recorded session as its event was rendered; "" for a notice to the model."""
+        """Render an entry of a recorded session like its event; return "" for a notice to the model."""
         event, about = partial(_recorded, entry), {"tool": entry.tool, "call_id": entry.call_id}
         match entry.kind:
             case "task" | "user":
@@ -319,7 +319,8 @@ class TranscriptView:
 
         Args:
             lines: The answers, then hints.
-            count: Number of answers. Each ends with its number, unless that alone would make the line wrap.
+            count: Number of answers. Each answer ends with its number, unless the answer fits on one line
+                only without it.
         """
         rendered = list[str]()
         for index, line in enumerate(lines, 1):
@@ -382,10 +383,10 @@ class TranscriptView:
         return [self._styler.ansi(line) for line in self._fitted([*gap, *text, *work, *waiting])]
 
     def _fitted(self, lines: Sequence[LiveLine]) -> list[Text]:
-        """Render lines as wide as needed, as long as a narrower window could rewrap them all within `room`.
+        """Render lines as wide as needed, but so that all fit into `room` if a narrower window rewraps them.
 
-        Each line gets at least that window's width. The spare rows go first to answers, calls and tasks, then
-        to output, the newest line first.
+        Each line gets the width of the narrower window, `MIN_COLUMNS`. Rows left over in `room` make lines
+        wider: first answers, calls and tasks, then output, beginning with the newest line.
         """
         spare = self.width
         if self.room is not None:
@@ -414,8 +415,8 @@ class TranscriptView:
         running = [call for call in self._calls.values() if call.state == "running"]
         lines: list[LiveLine] = []
         for call in self._calls.values():
-            # A pending question has separate lines. Calls are decided one after another, so later calls do
-            # not run yet.
+            # A pending question has separate lines. Calls are decided one after another, so later calls are
+            # not running yet.
             if (asks and not call.has_begun) or call.has_task:
                 continue
             lines.append(LiveLine(partial(self._lines.call, call, now=now)))
@@ -450,7 +451,7 @@ class TranscriptView:
         return [self._still(self._styler.text(self._lines.sign("running", now), ("dim", words)))]
 
     def still_working(self, now: float) -> str:
-        """Return a notice, once per run, if nothing is animated and the model sent nothing for a while."""
+        """Return a notice, once per run, if nothing is animated and the model has been silent for a while."""
         since, told = self._waits_since, self._has_told_of_work
         if told or not self._is_still or since is None or now - since < QUIET_SECONDS:
             return ""
@@ -632,8 +633,8 @@ class TranscriptView:
         part = event.data["part"]
         if part["type"] != "tool" or part["state"] != "pending":
             return ""
-        # The model has finished writing the call. The decision may take some time, because a command is tried
-        # first.
+        # The model has finished writing the call. The decision may take some time, because a command may be
+        # tried first.
         self._answer.writing, self._waits_since = "", None
         self._calls[part["call_id"]] = CallView(part["tool"], part["input"], "running", event.timestamp)
         return ""
@@ -710,7 +711,7 @@ class TranscriptView:
             call.has_task = True
         part = event.data.get("part") or self._tasks.get(name, {}).get("part") or {}
         if not number(task.get("ended")):
-            self._tasks[name] = {**task, "part": part}  # with the task's last call
+            self._tasks[name] = {**task, "part": part}  # `part` is the task's last call
             return ""
         self._ended.add(name)
         self._tasks.pop(name, None)

@@ -73,7 +73,9 @@ def _with_file(actions: Any, name: str, summary: str) -> argparse.ArgumentParser
 
 
 def point_in_time(text: str) -> float:
-    """Return seconds since the epoch for ``2h`` (ago), a date or a time; without a zone, the time is local.
+    """Convert ``2h`` (two hours ago), a date or a time to seconds since the epoch.
+
+    A time without a zone is local.
 
     Raises:
         argparse.ArgumentTypeError: The text is none of these.
@@ -132,7 +134,7 @@ def _no_log(log: Path) -> str:
 
 
 def _by_session(calls: Sequence[ToolCallEntry]) -> Iterator[tuple[str, list[ToolCallEntry]]]:
-    """Yield the title and the calls of each session and day, the most recent one last."""
+    """Yield a title and the calls for each session and day, the most recent group last."""
     groups: dict[str, list[ToolCallEntry]] = {}
     for entry in calls:
         day = " ".join(moment(entry.time).split(" ")[::2])  # the date and the zone

@@ -31,7 +31,7 @@ examples:
 
 
 class _Groups(tuple[str, ...]):
-    """Choices for grouping costs; any ``metadata.KEY`` is accepted, but ``--help`` lists only that form."""
+    """Choices for grouping costs; any metadata key is accepted, shown as ``metadata.KEY`` in ``--help``."""
 
     __slots__ = ()
 

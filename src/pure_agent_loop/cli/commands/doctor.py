@@ -52,7 +52,7 @@ from pure_agent_loop.support.terminal import aligned, one_line, safe_text
 
 WIDTH = 100  # columns if there is no terminal
 TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
-# Endpoint options without those for fallbacks: `--model` examines a fallback.
+# Options for fallbacks are left out: to examine a fallback, name it with `--model`.
 _ENDPOINT = ("model", "base_url", "profile", "download", "env_file")
 _COUNTS = {  # placeholders of a message, and the fields of `TokenUsage` for them
     "prompt": "prompt_tokens",
@@ -196,7 +196,7 @@ def _examine(target: Target, timeout: float, output: CommandOutput) -> Survey:
 
 
 class _Progress(Watch):
-    """Shows progress: one changing line on a terminal, else one line per question."""
+    """Shows progress: one changing line on a terminal, else one line per probe."""
 
     def __init__(self, output: CommandOutput) -> None:
         self._output = output

@@ -112,7 +112,7 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
         except KeyboardInterrupt:
             output.info(notice("cli.durable_continues", hint=hint))
             return INTERRUPTED
-        # Without --database the runs are in a file that `pal run` does not search, so name the file.
+        # Without --database, the run is in a file that `pal run` does not search, so the hint names the file.
         shown = options.database if database_of(options.database) else engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:

@@ -116,7 +116,7 @@ def _run(
     options: argparse.Namespace,
     output: CommandOutput,
 ) -> EvaluationReport:
-    """Evaluate an agent; if that ends early, call `keep` with the outcomes so far."""
+    """Evaluate an agent; if the evaluation ends early, call `keep` with the outcomes so far."""
     from pure_agent_loop.evaluation import EvaluationReport, Progress
 
     repeats = options.repeats or 1
@@ -124,7 +124,7 @@ def _run(
     noted: list[CaseOutcome] = []
 
     def note(outcome: CaseOutcome) -> None:
-        if lines is not None:  # the earlier outcomes are in the file
+        if lines is not None:  # earlier outcomes are already in the file
             noted.clear()
         noted.append(replace(outcome, messages=[], offered=[], token_details=[]))
         progress.add(outcome)

@@ -171,7 +171,7 @@ def _conversation(do: Callable[..., int], place: SessionTarget) -> int:
     code, first = USAGE, True
     for line in tasks_of_lines(sys.stdin):
         if isinstance(line, PipedAnswer) and answer_there(place, line):
-            continue  # more questions are pending
+            continue  # other questions are still pending
         code, first = do(None if isinstance(line, PipedAnswer) else line, first=first), False
         if code == INTERRUPTED:
             break

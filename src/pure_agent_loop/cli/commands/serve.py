@@ -222,7 +222,7 @@ def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
         known.write_text(base, "utf-8")
         address = f"{base}/#token={token}"
         if output.err_is_terminal and options.log_format == FORMATS[0]:
-            output.progress(f"\n{safe_text(address)}\n\n")  # alone on its line, so that it can be picked
+            output.progress(f"\n{safe_text(address)}\n\n")  # alone on its line, so that it is easy to select
         else:
             output.info(notice("cli.serve_at", address=address))
         output.info(notice("cli.serve_link"))

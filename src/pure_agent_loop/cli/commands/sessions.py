@@ -139,7 +139,7 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
         excerpts = {info.id: text for info in matches if (text := _excerpt(info, store, options.words))}
         matches = [info for info in matches if info.id in excerpts]
     newest: dict[str, SessionInfo] = {}
-    for info in matches:  # of all versions, only the one used last gets a row
+    for info in matches:  # list only the version that was used last
         newest.setdefault(firsts.get(info.id, info.id), info)
     matches = list(newest.values())
     shown = [_summary(info, store) for info in matches[: options.limit]]

@@ -222,7 +222,7 @@ def with_conversations(agents: Mapping[str, Agent], output: CommandOutput) -> di
 
 
 def _default_agent(output: CommandOutput, any_folder: bool, download: bool) -> Agent:
-    """Create an agent with read-only tools, and with model, limits and rules from ``pal.toml``."""
+    """Create an agent with read-only tools, and with the model, limits and rules from ``pal.toml``."""
     options = CommandOptions(download=download)
     if not any_folder:
         check_workspace(Path.cwd())

@@ -362,7 +362,7 @@ class _Session:
         """Do nothing, because the editor shows the session."""
 
     def unfold(self, last: int) -> None:
-        """Do nothing, because editors show nothing folded."""
+        """Do nothing, because editors have no folded blocks."""
 
     def leave(self) -> None:
         """Do nothing, because the editor ends the session."""

@@ -45,7 +45,7 @@ def editors_servers(servers: Sequence[Mapping[str, Any]], folder: Path) -> MCPSe
 def with_editors_servers(
     toolset: RunToolset, editors: MCPServers | None, output: CommandOutput
 ) -> RunToolset:
-    """Add an editor's servers; print a notice for each server with the same name, which is replaced."""
+    """Add an editor's servers; print a notice for each server that is replaced by one of the same name."""
     if editors is None:
         return toolset
     from pure_agent_loop.mcp import MCPServers

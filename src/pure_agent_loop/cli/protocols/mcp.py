@@ -33,7 +33,7 @@ from pure_agent_loop.support.terminal import one_line
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer, ServerSettings
 
-_URL = re.compile(r"\w+:(?://?|$)|localhost:\d|[\d.]+:\d")  # cannot be a program name
+_URL = re.compile(r"\w+:(?://?|$)|localhost:\d|[\d.]+:\d")  # a text that cannot be a program name
 _MAX_CHARS = 2_100
 _EPILOG = """\
 Without an action, pal itself runs as an MCP server on standard input and output. It serves the tools of

@@ -23,7 +23,7 @@ from pure_agent_loop.support.terminal import safe_text
 
 NAME = "pal.toml"
 GROUPS = ("rules", "limits")
-KEYS = "keys.env"  # file next to the settings, with the keys that a person typed
+KEYS = "keys.env"  # file next to the settings, with the API keys that the user typed
 MAX_BYTES = 64 * 1024
 _KEY = re.compile(r"""[!-~]+(?<!["'])""")
 _SERVER = ("base_url", "api_key_env", "model")
@@ -165,7 +165,7 @@ def keep_settings(values: Mapping[str, str], name: str = "", server: Server | No
 
 
 def check_key(key: str) -> None:
-    """Raise `ConfigError` for a text with characters that no key has."""
+    """Raise `ConfigError` for a text with characters that cannot occur in a key."""
     if not _KEY.fullmatch(key):
         raise ConfigError(notice("cli.not_a_key"))
 

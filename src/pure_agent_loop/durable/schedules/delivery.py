@@ -66,7 +66,7 @@ class Delivery(PlainForm):
 
 
 def to_session(session_id: str) -> Delivery:
-    """Deliver the answer to a session: the model reads it at the start of the next durable run there.
+    """Deliver the answer to a session: the model reads it at the start of that session's next durable run.
 
     Args:
         session_id: Id of a session in the same database; the session need not exist yet.
@@ -114,7 +114,7 @@ def to_command(
         retries: Number of retries after a non-zero exit code.
         idempotent: True to also repeat a command whose outcome is unknown, after a timeout or the death of
             the worker.
-        cwd: Working directory.
+        cwd: Working directory of the command.
 
     Raises:
         ConfigError: A value is invalid.

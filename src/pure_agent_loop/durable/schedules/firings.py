@@ -1,7 +1,7 @@
 """Workers fire schedules; exactly one worker does each step: firing, submitting, delivering.
 
 Each due time is inserted as a row, in the transaction that advances the schedule. Each later change to the
-row's state is made by the first available worker, so that a worker may die between any two changes.
+row's state is made by the first available worker, so it does no harm if a worker dies between two changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import safe_str
 
 MAX_ENDED = 100  # number of ended firings to keep per schedule
-MAX_COUNTED = 10_000  # maximum due times to count one by one for the detail of a skipped firing
+MAX_COUNTED = 10_000  # maximum number of due times that the detail of a skipped firing counts exactly
 MAX_PROMPT_BYTES = 1_000_000
 _DUE = "SELECT name, spec, anchor, next_at, revision FROM @schedules WHERE enabled = 1 AND next_at <= ?"
 _ADVANCE = """
@@ -96,7 +96,7 @@ class Firings:
         self._client, self._database, self.owner, self.now = client, client.database, owner, now
 
     def look(self) -> tuple[float, bool]:
-        """Collect ended runs, fire due schedules, and submit their runs, if any; return what `left` does."""
+        """If anything is to be done, record ended runs, fire schedules and submit runs. Return `left`."""
         seconds, is_open = self.left()
         if not is_open and seconds > 0:
             return seconds, is_open
@@ -106,7 +106,7 @@ class Firings:
         return self.left()
 
     def left(self) -> tuple[float, bool]:
-        """Return the seconds until something is due, and whether any firing has no outcome yet."""
+        """Return the seconds until a schedule or a retry is due, and True if a firing needs more work."""
         ((due, retry, is_open),) = self._database.rows(_LEFT)
         return min(math.inf if at is None else at for at in (due, retry)) - self.now(), bool(is_open)
 
@@ -115,7 +115,7 @@ class Firings:
         return self._database.listener.watch(WORK, SCHEDULES, poll=seconds)
 
     def fire(self) -> list[str]:
-        """Create a firing for each due time, and return the ids of their runs."""
+        """Create a firing for each due time, and return the run ids of the firings."""
         fired: list[str] = []
         for name, spec, anchor, next_at, revision in self._database.rows(_DUE, self.now()):
             now = self.now()
@@ -140,7 +140,7 @@ class Firings:
 
     def submit(self) -> None:
         """Submit pending firings, one run per schedule at a time; the run's id prevents duplicates."""
-        # After a firing that ends without a run, the next one of its schedule can start.
+        # After a firing that has ended without a run, the next firing of its schedule can start.
         while any([self._submit(*row) for row in self._database.rows(_SELECT_READY)]):  # noqa: C419 - all
             pass
 
@@ -162,7 +162,7 @@ class Firings:
                 )
             else:
                 state, detail = "empty", f"{schedule.prompt_file} is missing or empty"
-        except RunExistsError:  # a worker submitted the run and died; the prompt has changed since then
+        except RunExistsError:  # a worker submitted the run and died, and the prompt has changed since then
             pass
         except (ConfigError, ImageError, OSError) as error:
             state, detail = "failed", safe_str(error)
@@ -228,7 +228,7 @@ class Firings:
         return self._deliveries("state = 'delivering' AND owner = ?", owner)
 
     def _deliveries(self, condition: str, *values: Any) -> list[PendingDelivery]:
-        """Return the deliveries that match a condition and whose schedules this machine can use."""
+        """Return the deliveries that match a condition, if this machine can use their schedules."""
         rows = self._database.rows(_DELIVERIES.format(condition=condition), *values)
         loaded = [(run_id, _load_schedule(run_id, spec), *rest) for run_id, spec, *rest in rows]
         return [
@@ -244,7 +244,7 @@ class Firings:
 def _left_out(
     schedule: Schedule, times: Times, next_at: float, dues: Sequence[float], now: float
 ) -> Iterator[tuple[float, str, str]]:
-    """If due times are left without a run, yield the newest, its state, and a detail with their number."""
+    """If due times get no run, yield the newest of these, its state, and a detail with their number."""
     if dues and dues[0] <= next_at:
         return
     until = dues[0] - 0.001 if dues else now  # due times have a resolution of milliseconds
@@ -263,7 +263,7 @@ def _fire(
     advance: tuple[Any, ...],
     run: Change,
 ) -> list[tuple[str, str, str]]:
-    """Write a row per due time; return the run id, state and detail of each row."""
+    """Write one row per due time; return the run id, state and detail of each row."""
     if not run(_ADVANCE, *advance).rowcount:
         return []  # another worker was faster, or the schedule has just been changed
     unfinished = run(_COUNT_UNFINISHED, schedule.name).fetchone()[0]
@@ -313,7 +313,7 @@ def _prompt(schedule: Schedule) -> str:
 
 
 def _check_file(field: str, path: Path) -> Path:
-    """Return a path unless it is a pipe or a folder: reading a pipe would block all schedules."""
+    """Return a path; reject a pipe or a folder, because reading a pipe would block all schedules."""
     if path.exists() and not path.is_file():
         raise ConfigError(notice("library.field_not_a_file", field=field, path=path))
     return path

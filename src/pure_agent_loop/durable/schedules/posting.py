@@ -26,7 +26,7 @@ class DeliveryOutcome(NamedTuple):
     """Outcome of a delivery.
 
     Args:
-        state: State as in `Firing`; ``answered`` to try again.
+        state: New state of the `Firing`; ``answered`` to try again.
         detail: The reason, or the output of the command.
         wait: Seconds before the next attempt.
     """
@@ -45,7 +45,7 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
     """Write an answer to its file.
 
     Args:
-        record_progress: Function that records the entry's offset before the write.
+        record_progress: Function that records the offset of an appended entry, before the write.
     """
     path = Path(pending.delivery.target)
     try:
@@ -60,7 +60,7 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
 
 
 async def post_to_command(pending: PendingDelivery) -> DeliveryOutcome:
-    """Run a command with an answer on standard input, and end all processes that it started."""
+    """Run a command with the answer on its standard input, and end all processes that the command started."""
     from pure_agent_loop.toolbox.sandbox.process import run_process
     from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 
@@ -131,7 +131,7 @@ def _append(path: Path, entry: bytes, record_progress: Callable[[str], None]) ->
 
 
 def _is_written(path: Path, offset: int, entry: bytes) -> bool:
-    """Return True if the file has the entry at this offset; remove a partial entry."""
+    """Return True if the file contains the complete entry at this offset; remove a partial entry."""
     if not path.exists():
         return False
     with _locked(path) as handle:

@@ -26,7 +26,7 @@ from pure_agent_loop.support.lazy import module_of_extra
 LATE_SECONDS = 60.0  # a due time that is more than this late counts as missed
 _PARTS = ("minute", "hour", "day of the month", "month", "day of the week")
 _SPAN, _SPAN_FACTOR = 3_600.0, 8.0
-_START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # a cron line is tested from this time on
+_START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # where testing a cron line starts
 HEARTBEAT_FILE = "HEARTBEAT.md"
 HEARTBEAT_OK = "HEARTBEAT_OK"
 SAME = "same"
@@ -119,7 +119,7 @@ class Cron:
 
 
 def due_times(times: Times, next_at: float, now: float, missed: str, limit: int) -> list[float]:
-    """Return the times to run now, oldest first.
+    """Return the due times for which a run must start now, oldest first.
 
     Args:
         next_at: First due time that has not been checked yet.
@@ -188,8 +188,8 @@ class Schedule:
         name: At most 30 letters, digits, ``_`` and ``-``.
         agent: Name of the agent, as registered by a worker.
         prompt: Prompt of the runs; ``{due}`` is replaced by the due time.
-        prompt_file: File with the prompt, read for each run. If it is missing or empty, no run starts. An
-            answer that is exactly ``HEARTBEAT_OK`` is not delivered.
+        prompt_file: File with the prompt, read for each run. If the file is missing or empty, no run starts.
+            An answer that is exactly ``HEARTBEAT_OK`` is not delivered.
         media: Files that are sent with the prompt (pictures, PDFs, sounds), read for each run.
         cron: Due times as five cron fields: ``0 9 * * 1-5``.
         every: Interval in seconds, 1 or more, instead of `cron`.
@@ -289,7 +289,7 @@ class Schedule:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        if not self.media:  # omit an empty field, because workers of earlier versions reject it
+        if not self.media:  # omit an empty field, because workers of earlier versions reject the field
             del plain["media"]
         return {**plain, "deliver": None if self.deliver is None else self.deliver.to_dict()}
 

@@ -83,14 +83,14 @@ class Schedules:
 
     Args:
         client: Client of the database.
-        now: Function that returns the time.
+        now: Function that returns the current time.
     """
 
     def __init__(self, client: Client, now: Callable[[], float] = time.time) -> None:
         self._queue, self._database, self._now = client.queue, client.database, now
 
     def add(self, schedule: Schedule, *, replace: bool = False) -> ScheduleInfo:
-        """Add a schedule. The first due time is after the time of this call.
+        """Add a schedule. Its first due time is later than this call.
 
         Args:
             schedule: Schedule to add.
@@ -162,7 +162,7 @@ class Schedules:
         return self._switch(name, enabled=False)
 
     def resume(self, name: str) -> ScheduleInfo:
-        """Resume a schedule from now on. Due times during the pause do not count as missed.
+        """Resume a paused schedule. Due times during the pause do not count as missed.
 
         Raises:
             DurableNotFoundError: The schedule does not exist.

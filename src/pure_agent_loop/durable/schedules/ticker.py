@@ -1,4 +1,4 @@
-"""Check a worker's schedules when one is due or has changed, and deliver answers."""
+"""In a worker: check the schedules when one is due or has changed, and deliver answers."""
 
 from __future__ import annotations
 

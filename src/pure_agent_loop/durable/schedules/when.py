@@ -9,8 +9,8 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import in_each_language, notice
 from pure_agent_loop.support.lazy import lazy_pattern
 
-# Day field of a cron line -> what people write for it, without "every". The first three have a name in the
-# catalogue; there, days of the week are named by number.
+# Day field of a cron line -> the words that people write for it, without "every". In the message catalogue,
+# the first three fields are named as in `_NAMES`, and each day of the week by its number.
 _DAYS = {
     "*": ("day", "daily", "days", "天", "日"),
     "1-5": ("weekday", "weekdays", "working day", "working days", "工作日"),
@@ -66,7 +66,7 @@ def read_when(when: str) -> dict[str, Any]:
 
 
 def when_words(cron: str | None, every: float | None) -> dict[str, str]:
-    """Return when a schedule is due, in words, by language; show any other cron line as it is."""
+    """Describe due times in words, by language; a cron line that no words fit is shown as it is."""
     if every is not None:
         unit = next(unit for unit, size in _UNITS.items() if not every % size or unit == "second")
         count = every / _UNITS[unit]

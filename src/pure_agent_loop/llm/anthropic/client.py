@@ -31,8 +31,8 @@ from pure_agent_loop.llm.wire import parse_json
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
 
-MAX_CONTINUATIONS = 10  # maximum continuations of a response that the server paused
-# No control tokens, because servers of closed models do not parse any in a request's text.
+MAX_CONTINUATIONS = 10  # a response that the server pauses this many times fails
+# `control_tokens` is empty: servers of closed models do not parse control tokens in a request's text.
 _PROFILE = Profile("Anthropic Messages", thinking={}, control_tokens=())
 _COUNTED = frozenset({
     "cache_control", "context_management", "mcp_servers", "messages", "model", "output_config", "system",
@@ -57,8 +57,8 @@ class AnthropicClient(ProtocolClient):
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or the model does not have the thinking level. The first
-            request raises for a missing key.
+        ConfigError: An argument is invalid, or the model does not have the thinking level. A missing key is
+            reported by the first request.
     """
 
     default_url = "https://api.anthropic.com"
@@ -87,7 +87,7 @@ class AnthropicClient(ProtocolClient):
         self.profile = _with_mode(_PROFILE, self.family)
         self._marks = ("cache_control",) if caches else ()
         self._has_asked = family is not None
-        self._left_out: set[str] = set()  # digests of responses whose omitted thinking was reported
+        self._left_out: set[str] = set()  # digests of responses whose omitted thinking has been reported
 
     def _body(self, attempt: RequestAttempt) -> JsonObject:
         return self._request(attempt).body
@@ -108,7 +108,7 @@ class AnthropicClient(ProtocolClient):
         """Return the number of input tokens in a request, counted by the server.
 
         Raises:
-            LLMError: The server has no such endpoint, or the request failed.
+            LLMError: The server has no endpoint for counting tokens, or the request failed.
         """
         request = self._request(self._adapt(messages, tools, kwargs, stream=False))
         body = {name: value for name, value in request.body.items() if name in _COUNTED}
@@ -154,7 +154,7 @@ class AnthropicClient(ProtocolClient):
         return writer.write(messages, with_server_tools(tools, options), options, stream)
 
     async def _send(self, attempt: RequestAttempt) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response; continue one that the server paused."""
+        """Send a request and stream its response; whenever the server pauses, ask it to continue."""
         request = self._request(attempt)
         if notice := self._notice(request):
             yield Delta(notice=notice)
@@ -164,7 +164,7 @@ class AnthropicClient(ProtocolClient):
         handles: JsonObject = {}
         spent: TokenUsage | None = None
         calls = 0
-        # Each pause of the server is followed by another exchange.
+        # Each time the server pauses, another request is sent.
         for _ in range(MAX_CONTINUATIONS):
             reader = self.reader(request.kept, calls)
             async with aclosing(self._exchange(request.body, reader, options)) as deltas:
@@ -175,7 +175,7 @@ class AnthropicClient(ProtocolClient):
             calls = reader.calls
             if reader.stop_reason != "pause_turn":
                 break
-            # The paused response is sent back, and the server continues it.
+            # Send the paused response back, so that the server continues it.
             spent = _sum(spent, reader.usage)
             content = [block for block in reader.blocks if block["type"] != "text" or block["text"].strip()]
             if not content:
@@ -188,14 +188,14 @@ class AnthropicClient(ProtocolClient):
             raise LLMError(
                 f"The server paused its response {MAX_CONTINUATIONS} times without an end.", kind="incomplete"
             )
-        # The last delta has the blocks and the tokens of all exchanges.
+        # The last delta holds the blocks and the token counts of all these responses.
         last = reader.last(blocks, handles)
         if limit_is_ours and last.finish_reason == "length":
             last = last._replace(finish_reason=OUTPUT_LIMIT)
         yield last._replace(usage=_sum(spent, last.usage))
 
     def _notice(self, request: MessagesRequest) -> str:
-        """Return a notice about thinking that is omitted for the first time; empty if there is none."""
+        """Return a notice about omitted thinking that has not been reported yet; empty if there is none."""
         new = set(request.left_out) - self._left_out
         self._left_out |= new
         if not new:
@@ -207,7 +207,7 @@ class AnthropicClient(ProtocolClient):
 
 
 def _with_mode(profile: Profile, family: ClaudeFamily) -> Profile:
-    """Return the profile with typed answers as constrained output if the model supports it, else as calls."""
+    """Return the profile with the output mode for typed answers: ``native`` if supported, else ``tool``."""
     return replace(profile, output_mode="native" if family.takes_format else "tool")
 
 
@@ -218,7 +218,7 @@ def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | No
 
 
 def _with_betas(options: JsonObject, betas: tuple[str, ...]) -> JsonObject:
-    """Return the transport options, with the betas header."""
+    """Return the transport options, with the header ``anthropic-beta`` if there are betas."""
     if not betas:
         return options
     headers = dict(options.get("extra_headers") or {})

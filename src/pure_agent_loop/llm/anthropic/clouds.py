@@ -1,7 +1,7 @@
 """Claude through Amazon Bedrock and Google's Vertex AI: Anthropic's protocol with the cloud's access control.
 
-Requests and responses are those of the Messages protocol. The differences: the URL names the model, the body
-names the version, each request is signed (AWS) or carries a short-lived token (Google), and Bedrock sends
+Requests and responses are those of the Messages protocol. The differences: the URL names the model; the body
+names the API version; each request is signed (AWS) or carries a short-lived token (Google); and Bedrock sends
 streams as binary events. Source: ``anthropic`` 2.14.0, ``lib/bedrock`` and ``lib/vertex``.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REGION = re.compile(r"[a-z0-9-]{1,40}")  # checked, because the region becomes part of a host name
-_SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this client sets
+_SIGNED = ("authorization", "x-amz-")  # prefixes of headers that only this client may set
 # Anthropic's error type for each exception name in a stream. Source: service model of ``bedrock-runtime``.
 _EXCEPTIONS = {
     "internalServerException": "api_error",
@@ -52,23 +52,24 @@ _EXCEPTIONS = {
 
 
 class CloudClient(AnthropicClient):
-    """Base of the clients for Claude through a cloud.
+    """Base class of the clients for Claude through a cloud.
 
     Args:
         model: The model's name in the cloud.
-        api_key: A key or token that is sent unchanged; default the cloud's variable, else the cloud's
-            credentials.
-        base_url: URL of a gateway; default the cloud's variable, else the cloud. The environment's key and
-            credentials are used for the cloud and for the variable's URL only.
+        api_key: A key or token that is sent unchanged; by default, the one in the cloud's environment
+            variable, else the cloud's credentials.
+        base_url: URL of a gateway; by default, the one in the cloud's environment variable, else the cloud
+            itself. A key or credentials from the environment are used only for the cloud and for the URL in
+            that variable.
         thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
-        region: The cloud's region; default the cloud's variables.
+        region: The cloud's region; by default, read from the cloud's environment variables.
         credentials: Credentials of the cloud's library; by default, those that the library finds.
-        family: What the model accepts; if None, chosen by its name.
+        family: Rules for what the model accepts; if None, chosen by the model's name.
         settings: ``caches``, ``prepared``, ``timeout`` and ``default_headers`` of `AnthropicClient`.
 
     Raises:
-        ConfigError: An argument is invalid, the region is missing, or the model's name does not name a Claude
-            model. The first request raises for missing credentials, before anything is sent.
+        ConfigError: An argument is invalid, the region is missing, or the model's name is not that of a known
+            Claude model. Missing credentials are reported by the first request, before anything is sent.
         MissingExtraError: The cloud's library is not installed.
     """
 
@@ -77,7 +78,7 @@ class CloudClient(AnthropicClient):
     body_version: ClassVar[str]
     region_variables: ClassVar[tuple[str, ...]]
     hosts: ClassVar[re.Pattern[str]]
-    # Features that the cloud lacks: by request field, and by server tool type.
+    # What the cloud lacks: features, by request field, and server tools, by a pattern for their types.
     missing_fields: ClassVar[Mapping[str, str]]
     missing_tools: ClassVar[re.Pattern[str]]
     refused_headers: ClassVar[tuple[str, ...]] = _SIGNED
@@ -122,7 +123,7 @@ class CloudClient(AnthropicClient):
 
     @classmethod
     def default_address(cls, environ: Mapping[str, str]) -> str:
-        """Return the cloud's URL for the environment's region. Raises `ConfigError` if it is not set."""
+        """Return the cloud's URL for the environment's region. Raises `ConfigError` if there is none."""
         return cls.address_in(cls._checked_region(None, None, environ))
 
     @classmethod
@@ -140,7 +141,7 @@ class CloudClient(AnthropicClient):
         return ""  # the clouds list no models
 
     async def count_tokens(self, *_: Any, **__: Any) -> int:
-        """Raise `ConfigError`: tokens are counted by Anthropic's own server only."""
+        """Raise `ConfigError`, because only Anthropic's own server counts tokens."""
         raise ConfigError(f"count_tokens is not supported through {self.cloud}. Use AnthropicClient for it.")
 
     @classmethod
@@ -174,7 +175,7 @@ class CloudClient(AnthropicClient):
         if not key and not self._is_given and not self._takes_variable and is_loopback(self.base_url):
             key = "not-needed"
         self._settings["api_key"] = key or ""
-        self._settings["auth_headers"] = {}  # set for each request, because the token changes
+        self._settings["auth_headers"] = {}  # set for each request instead, because the token changes
         self._know(key or "")
 
     def _know(self, *values: str) -> None:
@@ -194,7 +195,7 @@ class CloudClient(AnthropicClient):
                 f"No credentials for {shown_url(self.base_url)}: those of the environment are sent only to "
                 f"{self.cloud} and to {self.url_variable}. Pass api_key=... or credentials=..."
             )
-        settings = {**self._settings, "api_key": "unused"}  # the SDK requires a key, which is not sent
+        settings = {**self._settings, "api_key": "unused"}  # the SDK requires a key, but never sends this one
         urls = [self._url(streams=streams) for streams in (False, True)]
         return _CloudTransport(
             {url: transport_for({**settings, "endpoint": url}) for url in urls}, self._authorization
@@ -291,12 +292,12 @@ def _blocks(messages: Any) -> Iterator[JsonFields]:
 
 
 class _CloudTransport:
-    """See `Transport`. Authorizes each request.
+    """`Transport` that authorizes each request.
 
     Args:
-        transports: Two transports by URL, the first for whole responses, the second for streams.
-        authorize: Method of the client that returns the headers for a URL and a body. The method is held
-            weakly, as in `Connections`.
+        transports: Two transports by URL, the first for complete responses, the second for streams.
+        authorize: Method of the client that returns the headers for a URL and a body. Only a weak reference
+            to it is kept, as in `Connections`.
     """
 
     def __init__(self, transports: Mapping[str, Transport], authorize: Callable[..., Any]) -> None:
@@ -311,7 +312,7 @@ class _CloudTransport:
         return await transport.post(body, {**options, "extra_headers": headers})
 
     async def get(self, url: str, seconds: float) -> Any:
-        """Not supported, because no URL of a cloud describes its models."""
+        """Raise NotImplementedError, because the clouds have no URL that describes a model."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -329,7 +330,7 @@ def cloud_module(name: str, cloud: str) -> Any:
 
 
 class AmazonEvents:
-    """Decodes Amazon's binary event stream from bytes split anywhere; see `Decoder`.
+    """Decodes Amazon's binary event stream; its bytes may be split anywhere. See `Decoder`.
 
     Format: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html
     """
@@ -339,7 +340,7 @@ class AmazonEvents:
         self._buffer = self._stream.EventStreamBuffer()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Add bytes; yield the payloads of the events they complete.
+        """Add bytes; yield the payloads of the events that they complete.
 
         Raises:
             LLMError: A checksum is wrong, or the server reports an error.
@@ -387,7 +388,7 @@ class AmazonReader(MessagesReader):
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
-    """Convert errors of Amazon's library that concern the configuration or the credentials."""
+    """Inside the block, convert configuration and credential errors of Amazon's library."""
     errors = cloud_module("botocore.exceptions", BedrockClient.cloud)
     try:
         yield
@@ -407,12 +408,12 @@ class BedrockClient(CloudClient):
         api_key: A Bedrock API key; default ``AWS_BEARER_TOKEN_BEDROCK``, else requests are signed.
         base_url: See `CloudClient`; the variable is ``ANTHROPIC_BEDROCK_BASE_URL``.
         thinking_level: See `CloudClient`.
-        region: AWS region; default ``AWS_REGION``, ``AWS_DEFAULT_REGION``, then the profile's.
-        profile: Profile of the AWS configuration, whose credentials sign requests.
-        settings: Further arguments of `CloudClient`. `credentials` are those of ``botocore``.
+        region: AWS region; default ``AWS_REGION``, then ``AWS_DEFAULT_REGION``, then the profile's region.
+        profile: Name of the AWS profile whose credentials sign requests.
+        settings: Further arguments of `CloudClient`. `credentials` is an object of ``botocore``.
 
     Raises:
-        ConfigError: See `CloudClient`; or there is no such profile.
+        ConfigError: See `CloudClient`; also if there is no such profile.
         MissingExtraError: ``botocore`` is not installed.
     """
 
@@ -537,13 +538,13 @@ class VertexClient(CloudClient):
         api_key: An access token; by default, one from Google's credentials, renewed as needed.
         base_url: See `CloudClient`; the variable is ``ANTHROPIC_VERTEX_BASE_URL``. ``/v1`` is added.
         thinking_level: See `CloudClient`.
-        region: Region, or ``global``, ``us``, ``eu``; default ``CLOUD_ML_REGION``.
+        region: A region, ``global``, ``us`` or ``eu``; default ``CLOUD_ML_REGION``.
         project: Id of the Google Cloud project; default ``ANTHROPIC_VERTEX_PROJECT_ID``, then
             ``GOOGLE_CLOUD_PROJECT``.
-        settings: Further arguments of `CloudClient`. `credentials` are those of ``google-auth``.
+        settings: Further arguments of `CloudClient`. `credentials` is an object of ``google-auth``.
 
     Raises:
-        ConfigError: See `CloudClient`; or there is no project.
+        ConfigError: See `CloudClient`; also if the project is missing.
         MissingExtraError: ``google-auth`` is not installed.
     """
 

@@ -1,4 +1,4 @@
-"""Families of Claude models: request fields that each accepts, as data; checked 2026-11-27.
+"""The request fields that each family of Claude models accepts, as data; checked 2026-11-27.
 
 Source: the ``anthropic`` package 2.14.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
 most of these rules; and, for tool changes, Anthropic's page "Mid-conversation system messages". The first
@@ -17,7 +17,7 @@ from pure_agent_loop.llm.values import JsonFields, JsonObject, mapping_of
 
 OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # API versions; the newer one rejects sampling fields
 Thinking = Literal["none", "budget", "adaptive", "enabled"]
-# Tokens for thinking, for models that take a budget. Anthropic's lower limit is 1,024.
+# Thinking budgets in tokens, for models that take one. Anthropic's lower limit is 1,024.
 BUDGETS = {"low": 4_096, "medium": 12_288, "high": 24_576}
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 # Without `display`, newer models return thinking without its text.
@@ -37,11 +37,13 @@ class ClaudeFamily:
         off: The ``thinking.type`` that switches thinking off; None if it cannot be switched off.
         efforts: Levels of ``output_config.effort``; empty if the field is rejected.
         takes_sampling: Whether ``temperature``, ``top_p`` and ``top_k`` are accepted.
-        takes_forced_choice: Whether ``tool_choice`` may force a call: ``yes``, ``no``, ``without_thinking``.
+        takes_forced_choice: Whether ``tool_choice`` may force a call: ``yes``, ``no``, or
+            ``without_thinking`` (only while the model does not think).
         takes_format: Whether ``output_config.format`` is accepted, for typed answers.
-        binds_thinking: Whether thinking is valid only after the same system prompt, tools and messages.
-        takes_tool_changes: Whether messages of role ``system`` may change the tools in mid-conversation, a
-            beta of Anthropic's own servers.
+        binds_thinking: Whether thinking stays valid only while the system prompt, tools and messages before
+            it are unchanged.
+        takes_tool_changes: Whether messages of role ``system`` may change the tools mid-conversation, which
+            is a beta feature of Anthropic's own servers.
         max_output: Largest ``max_tokens``, in tokens.
         version: Header ``anthropic-version``.
     """
@@ -189,7 +191,7 @@ def family_for(model: str) -> ClaudeFamily:
 
 
 def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
-    """Return a family, updated with the server's facts about the model.
+    """Return a family, updated with the server's description of the model.
 
     Args:
         family: The family found by the model's name.

@@ -36,22 +36,22 @@ from pure_agent_loop.support.parsing import read_json
 from pure_agent_loop.support.text import present
 
 BLOCKS = "content_blocks"  # field of an assistant message: all blocks of the response, unchanged
-HANDLES = "server_handles"  # field: ids of server objects, such as the container, by request field
-PREFIX = "blocks_after"  # field: digest of everything before the response's blocks
-TOOLS = "tools_at_start"  # field: the request's `tools`, if no earlier response in the history records them
-CHANGES = "tool_changes"  # field: changes to these tools, sent as a system entry before the response
+HANDLES = "server_handles"  # message field: ids of the server's objects, by request field such as `container`
+PREFIX = "blocks_after"  # message field: digest of everything before the response's blocks
+TOOLS = "tools_at_start"  # message field: the request's `tools`, if no earlier response records them
+CHANGES = "tool_changes"  # message field: tool changes that were sent as a system entry before the response
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 TOOLS_BETA = "inline-tools-2026-09-15"
 SUMMARY_BETA = "compact-2026-09-04"
 # Beta header for each edit, by the first word of the edit's type.
 _EDIT_BETAS = {"compact": "compact-2026-01-12", "clear": "context-management-2025-06-27"}
-MAX_ID = 64  # maximum characters of a call's id
+MAX_ID = 64  # maximum length of a call's id, in characters
 MIN_BUDGET = 1_024  # smallest thinking budget, in tokens
-CONTINUE = "Continue."  # a request must begin and end with a user message
+CONTINUE = "Continue."  # user message that is added, because a request must begin and end with one
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _THINKING = ("thinking", "redacted_thinking")
 _SAMPLING = ("temperature", "top_p", "top_k")
-# The fields of the protocol and of its betas. `betas` becomes a header.
+# Fields of the protocol and of its beta features; the option `betas` becomes a header.
 OPTIONS = OptionNames(
     "Anthropic's Messages API",
     fields=frozenset({
@@ -81,8 +81,8 @@ class MessagesRequest:
     Args:
         body: The body.
         betas: Values of the header ``anthropic-beta``.
-        kept: Fields to keep with the response, if the model binds thinking: `PREFIX`, and, if the tools
-            change, `TOOLS` and `CHANGES`.
+        kept: Fields to store with the response of a model that binds thinking: `PREFIX`; and `TOOLS` or
+            `CHANGES` if needed to know the tools at that point.
         left_out: Digests of responses whose thinking was omitted because it is no longer valid.
     """
 
@@ -102,7 +102,7 @@ class RequestWriter:
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
         caches: Whether to mark parts for the prompt cache.
-        histories: Written messages of earlier requests.
+        histories: Cache of the messages written for earlier requests.
     """
 
     model: str
@@ -122,7 +122,8 @@ class RequestWriter:
         """Write a request.
 
         Args:
-            messages: The history, system message first; `meta` may name the origin of added fields.
+            messages: The history, system message first. A message's `meta` may name the server and model that
+                its additional fields come from.
             tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, named as in chat completions or as in this protocol, and ``extra_body``.
             stream: Whether to stream the response.
@@ -132,7 +133,7 @@ class RequestWriter:
         """
         limits = {"max_tokens": self.family.max_output, **present(stream=stream or None)}
         body: JsonObject = {"model": self.model, **limits, **self._options(options)}
-        # The caller's fields take precedence over the options; both affect what is written.
+        # `extra_body` takes precedence over the other options; both affect what is written.
         extra = options.get("extra_body") or {}
         asked = {**body, **extra}
         if "compaction" in asked and "context_management" in asked:
@@ -155,12 +156,12 @@ class RequestWriter:
             body["system"] = system
         body["messages"] = turns.messages
         # Add cache marks first, then the caller's own fields.
-        kept = turns.kept()  # taken before cache marks are added, because they move from request to request
+        kept = turns.kept()  # taken before the cache marks are added, because marks change with each request
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
         body = with_handles(body, self._handles(messages))
-        # Thinking that is not valid in this history is omitted.
+        # Let the server drop thinking that is no longer valid in this history.
         thinking = body.get("thinking") or {}
         if turns.keeps_invalid and thinking.get("type") == "adaptive":
             binding = {"prefix_mismatch_behavior": "drop_block", **(thinking.get("block_binding") or {})}
@@ -176,7 +177,7 @@ class RequestWriter:
         return {name: handle for held in own for name, handle in held.items()}
 
     def _since_summary(self, history: list[Message]) -> list[Message]:
-        """Return the history from the server's newest summary, which replaces everything before it."""
+        """Return the history from the server's newest summary on, which replaces everything before it."""
         for number in range(len(history) - 1, -1, -1):
             message = history[number]
             if BLOCKS not in message or not _may_hold_summary(message[BLOCKS]):
@@ -194,8 +195,9 @@ class RequestWriter:
     ) -> _Turns:
         """Write the history with the tools, earlier or current, that keep the most thinking valid.
 
-        Changes to earlier tools are system entries, each at the place where it was first sent. Of the tools
-        recorded in responses, only the newest are tried, because older ones keep even less thinking valid.
+        If earlier tools are used, each later change to them is a system entry at the place where it was first
+        sent. Of the tools recorded in responses, only the newest are tried, because older ones keep even less
+        thinking valid.
         """
 
         def written(start: list[JsonObject], *, is_earlier: bool) -> _Turns:
@@ -216,7 +218,7 @@ class RequestWriter:
         return now
 
     def _written(self, history: list[Message], turns: _Turns) -> _Turns:
-        """Add a history to empty turns, reusing messages already written for the same beginning."""
+        """Add a history to empty turns; reuse what an earlier request wrote for its beginning."""
         binds = self.family.binds_thinking
         settings = (
             self.origin,
@@ -296,7 +298,7 @@ class RequestWriter:
             return
         if form is not None and form.get("type") == "json_schema":
             schema = form["json_schema"]["schema"]
-            if not is_closed(schema):  # raise it as a refusal, so that the next response format is tried
+            if not is_closed(schema):  # raise a refusal, so that the next response format is tried
                 said = "output_config.format: the json_schema has free keys or refers to itself"
                 raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
             self._config(fields, format={"type": "json_schema", "schema": _strict(schema)})
@@ -350,7 +352,7 @@ class RequestWriter:
 
 
 def with_handles(body: JsonFields, handles: JsonFields) -> JsonObject:
-    """Return a body with the ids of the objects that the server holds, unless the caller set others."""
+    """Add the ids of objects on the server to a body; ids that the caller has set take precedence."""
     own = {
         name: {"id": handles[name], **body[name]} for name in handles if isinstance(body.get(name), Mapping)
     }
@@ -362,7 +364,7 @@ def with_handles(body: JsonFields, handles: JsonFields) -> JsonObject:
 
 @dataclass(slots=True)
 class _Turns:
-    """Messages of a request, with adjacent messages of one role merged, and the digest of their content.
+    """Messages of a request, with adjacent messages of the same role merged, and a digest of their content.
 
     Args:
         family: What the model accepts.
@@ -370,7 +372,8 @@ class _Turns:
         system: Blocks of the system prompt.
         tools: The field ``tools`` of the request.
         body: Other fields of the request.
-        is_earlier: Whether `tools` are recorded in a response of the history, and may have changed since.
+        is_earlier: Whether `tools` come from an earlier response in the history, so that they may have
+            changed since.
     """
 
     family: ClaudeFamily
@@ -386,7 +389,7 @@ class _Turns:
     reaches_now: bool = True  # whether system entries can turn `tools` into the current tools
     changes_tools: bool = False
     has_summary: bool = False
-    _in_force: JsonObject | None = None  # current tools by name, once the response with `tools` is added
+    _in_force: JsonObject | None = None  # tools in force, by name; None until the response that has `tools`
     _new_changes: list[JsonObject] = field(default_factory=list)
     _turns: list[JsonObject] = field(default_factory=list)
     _ids: dict[str, str] = field(default_factory=dict)
@@ -397,7 +400,7 @@ class _Turns:
         """Add a message.
 
         Args:
-            is_open: Whether the message belongs to the round of the newest question.
+            is_open: Whether the message comes after the newest question.
         """
         role = message["role"]
         if role == "assistant":
@@ -444,14 +447,14 @@ class _Turns:
 
     @property
     def messages(self) -> list[JsonObject]:
-        """The messages; each is shared with later requests."""
+        """The messages; later requests share the same objects."""
         return [*self._turns]
 
     def finish(self, tools: Tools) -> None:
-        """End with a user message, and with the changes to the tools.
+        """Add a final user message, if needed, and the changes to the tools.
 
         Args:
-            tools: The current tools; none if no call is allowed.
+            tools: The current tools; empty if no call is allowed.
         """
         ends_with_response = bool(self._turns) and self._turns[-1]["role"] == "assistant"
         if not self._turns or (ends_with_response and "compaction" not in self.body):
@@ -520,7 +523,7 @@ class _Turns:
         if blocks is None:
             return [*_parts(message.get("content")), *calls]
         self.has_summary = self.has_summary or any(map(_is_summary, blocks))
-        if "compact" not in self.edits:  # compaction blocks other than summaries belong to this edit
+        if "compact" not in self.edits:  # only this edit uses compaction blocks other than summaries
             blocks = [block for block in blocks if block["type"] != "compaction" or _is_summary(block)]
             blocks = blocks or _parts(message["content"])
         after = message.get(PREFIX)
@@ -532,7 +535,7 @@ class _Turns:
             return blocks
         self.invalid += 1
         can_drop = (self.body.get("thinking") or {}).get("type") == "adaptive"
-        # Keep the thinking, which the newest round needs; the server decides if it is valid.
+        # Thinking since the newest question is needed, so keep it; the server decides whether it is valid.
         if is_open and can_drop:
             self.keeps_invalid = True
             return blocks
@@ -591,7 +594,7 @@ def _betas(body: JsonFields, turns: _Turns) -> Iterator[str]:
 
 
 def _is_summary(block: JsonFields) -> bool:
-    """Return True for a summary that the server signed; it replaces the messages before it."""
+    """Return True for a summary that the server has signed; it replaces the messages before it."""
     return bool(block["type"] == "compaction" and block.get("signature") and block.get("content"))
 
 
@@ -673,7 +676,7 @@ def _tool(tool: JsonFields) -> JsonObject:
 
 
 def _tools_in(history: Iterable[Message]) -> list[JsonObject]:
-    """Return tools for the calls in a history; the server rejects calls in a request without tools."""
+    """Return stub tools for the calls in a history; the server rejects calls in a request without tools."""
     names = (call["function"]["name"] for m in history for call in m.get("tool_calls") or ())
     return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
 
@@ -717,7 +720,7 @@ def _apply(in_force: JsonObject, changes: Iterable[JsonFields]) -> None:
 
 
 def _strict(schema: object) -> Any:
-    """Return a schema in the subset for constrained output: closed objects, without limits on values."""
+    """Convert a schema to the subset that constrained output accepts: closed objects, no limits on values."""
     if isinstance(schema, list):
         return [_strict(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -763,20 +766,20 @@ def is_closed(schema: Any, above: tuple[str, ...] = (), root: Any = None) -> boo
 
 
 def _has_marks(body: JsonFields) -> bool:
-    """Return True if the caller places cache marks."""
+    """Return True if the caller has placed cache marks."""
     turns = [block for turn in body["messages"] for block in turn["content"]]
     blocks = [body, *body.get("tools", ()), *body.get("system", ()), *turns]
-    # Inline comparisons instead of function calls, because a history is long.
+    # Inline comparisons instead of function calls, because a history may be long.
     contents = [block["content"] for block in blocks if "content" in block]
     blocks += [part for content in contents if content.__class__ is list for part in content]
     return bool([True for block in blocks if "cache_control" in block])
 
 
 def _fit_open_round(body: JsonObject) -> None:
-    """Make thinking and the newest round consistent, for models with a thinking budget.
+    """Make the newest response and the thinking options consistent, for models with a thinking budget.
 
-    With thinking on, the response in an open round must begin with thinking. With thinking off, that response
-    must not hold any.
+    If the history ends with tool results, the response before them must begin with thinking while thinking is
+    on, and must not hold any while thinking is off.
     """
     turns = body["messages"]
     if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":

@@ -24,7 +24,7 @@ from pure_agent_loop.llm.values import (
 )
 from pure_agent_loop.support.parsing import parsed_object
 
-# HTTP statuses of the error types, for errors inside a stream.
+# HTTP status for each error type that a stream may report.
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -56,7 +56,7 @@ class MessagesReader(ProtocolReader):
     """Reader of a message; see `ProtocolReader`.
 
     Args:
-        kept: Fields to keep with the blocks of the response; see `MessagesRequest`.
+        kept: Fields to store with the blocks of the response; see `MessagesRequest`.
         calls: Number of tool calls in earlier parts of the same response.
     """
 
@@ -106,7 +106,7 @@ class MessagesReader(ProtocolReader):
         if handles:
             extra = {**(extra or {}), HANDLES: {**handles}}
         text = ""
-        if self.stop_reason == "compaction":  # a summary, which other models can also read
+        if self.stop_reason == "compaction":  # make the summary the text, so that any model can read it
             text = "".join(block.get("content") or "" for block in blocks if block["type"] == "compaction")
             if not text:
                 raise LLMError("The server sent no summary of the history.", kind="incomplete")
@@ -184,7 +184,7 @@ class MessagesReader(ProtocolReader):
         self.is_done = True
 
     def _count(self, usage: object) -> None:
-        """Add counts; newer ones replace older ones, except zeros, as some gateways repeat counts as 0."""
+        """Replace counts with newer ones, but not with zeros: some gateways repeat a count as 0."""
         if not isinstance(usage, Mapping):
             return
         self._counts = _newest(self._counts, usage) if self._counts else {**usage}
@@ -277,7 +277,7 @@ class _OpenBlock:
     def end(self) -> Iterator[Delta]:
         """Complete the block; yield the arguments of a call that had no deltas.
 
-        An empty object is not yielded, because at the output limit it means that the arguments were cut off.
+        An empty object is not yielded: if the response reached the output limit, the arguments were cut off.
         """
         content = self.content
         content.update({name: "".join(pieces) for name, pieces in self._pieces.items()})

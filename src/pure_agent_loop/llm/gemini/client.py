@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
 
 _PROFILE = Profile("Gemini", thinking={}, control_tokens=())
-MAX_MALFORMED = 100  # maximum malformed responses to remember until their requests are repeated
+MAX_MALFORMED = 100  # maximum number of malformed responses to remember until their requests are repeated
 
 
 class GeminiClient(ProtocolClient):
@@ -41,8 +41,8 @@ class GeminiClient(ProtocolClient):
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid, or the model does not have the thinking level. The first
-            request raises for a missing key.
+        ConfigError: An argument is invalid, or the model does not have the thinking level. A missing key is
+            reported by the first request.
     """
 
     default_url = "https://generativelanguage.googleapis.com"
@@ -65,11 +65,11 @@ class GeminiClient(ProtocolClient):
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         kind = GeminiModel(self.model)
         kind.thinking_config(thinking_level)
-        # Typed answers are constrained output. Before Gemini 3 that excludes tools, so a typed answer is then
-        # a call.
+        # Typed answers are constrained output, or calls before Gemini 3: those models do not allow
+        # constrained output together with tools.
         self.profile = replace(_PROFILE, output_mode="native" if kind.is_3 else "tool")
         self._whole = Connections(self._whole_transport, self._current_key)
-        # Reason why a response was malformed, by digest of the request's contents.
+        # Why a response was malformed, by the digest of its request's contents.
         self._malformed: dict[str, str] = {}
 
     def _body(self, attempt: RequestAttempt) -> JsonObject:
@@ -78,7 +78,7 @@ class GeminiClient(ProtocolClient):
         return self._accepted_fields(attempt, writer.write(attempt.messages, tools, attempt.options))
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; a connection in use closes after its response."""
+        """Close the connections of the running event loop; those in use are closed after their responses."""
         await super().aclose()
         await self._whole.aclose()
 

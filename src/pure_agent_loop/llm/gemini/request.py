@@ -34,7 +34,7 @@ from pure_agent_loop.support.text import present
 PARTS = "gemini_parts"  # field of an assistant message: all parts of the response, unchanged
 SIGNATURE = "thoughtSignature"
 STAND_IN = "skip_thought_signature_validator"  # signature for calls that another model made
-CONTINUE = "Continue."  # a request must begin and end with a user's content
+CONTINUE = "Continue."  # user content that is added, because a request must begin and end with it
 # Thinking tokens by thinking level, for models before Gemini 3.
 BUDGETS = {"minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
 # Thinking levels by model name, from Gemini 3 on, as of 2026-11-27; the first match is used. Sources:
@@ -92,7 +92,7 @@ class GeminiModel:
 
     @property
     def is_3(self) -> bool:
-        """True from Gemini 3 on: signed calls, thinking levels, files in results, and schemas with tools."""
+        """True from Gemini 3 on; adds signed calls, thinking levels, files in results, schemas with tools."""
         return self.version >= (3, 0)
 
     @property
@@ -101,7 +101,7 @@ class GeminiModel:
         return self.version >= (2, 5) and not re.search("image|tts|audio|live", self.name)
 
     def thinking_config(self, level: str | None) -> JsonObject | None:
-        """Return the ``thinkingConfig`` for a level; None if the field is omitted.
+        """Return the ``thinkingConfig`` for a level; None if the field must be omitted.
 
         Args:
             level: ``none``, ``minimal``, ``low``, ``medium``, ``high`` or ``xhigh``; None or ``off`` for
@@ -144,7 +144,7 @@ class GeminiWriter:
         model: Model name.
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
-        histories: Written contents of earlier requests.
+        histories: Cache of the contents written for earlier requests.
     """
 
     model: str
@@ -161,7 +161,8 @@ class GeminiWriter:
         """Write the body of a request.
 
         Args:
-            messages: The history, system message first; `meta` may name the origin of added fields.
+            messages: The history, system message first. A message's `meta` may name the server and model that
+                its additional fields come from.
             tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, named as in chat completions or as in this protocol, and ``extra_body``.
 
@@ -171,7 +172,7 @@ class GeminiWriter:
         model = GeminiModel(self.model)
         body = self._options(model, options, has_tools=bool(tools))
         body["contents"] = self._contents(messages, signs=model.is_3)
-        # A cache already holds the system prompt and tools, and a request must not add others.
+        # Cached content already includes the system prompt and the tools; the request must not add others.
         if "cachedContent" not in body:
             system = [
                 _text(text) for m in messages if m["role"] in SYSTEM_ROLES for text in _texts(m["content"])
@@ -187,7 +188,7 @@ class GeminiWriter:
                     "functionDeclarations" in kinds and len(kinds) > 1 and model.is_3
                 ):  # the request also has server tools
                     config = {"includeServerSideToolInvocations": True, **config}
-                    choice = None if choice == "auto" else choice  # the default here is VALIDATED
+                    choice = None if choice == "auto" else choice  # VALIDATED is the default here
                 config = {**_choice(choice), **config}
                 if config and "functionDeclarations" in kinds:
                     body["toolConfig"] = config
@@ -197,7 +198,7 @@ class GeminiWriter:
         return body
 
     def _contents(self, messages: Sequence[Message], *, signs: bool) -> list[JsonObject]:
-        """Write the contents of a history, reusing those already written for the same beginning."""
+        """Write the contents of a history; reuse those that an earlier request wrote for its beginning."""
         history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
         settings = (self.origin, signs)
         contents, known = self.histories.find(settings, history) if self.histories else (None, 0)
@@ -218,7 +219,7 @@ class GeminiWriter:
             elif name == "stopSequences":
                 config[name] = as_list(value)
             elif name != "temperature" or not isinstance(value, Default):
-                config[name] = value  # omit this package's default, because Gemini 3 needs its own
+                config[name] = value  # this package's default is omitted, because Gemini 3 needs its own
         config = {**config, **body.get("generationConfig", {})}
         config.update(_format(model, options.get("response_format"), has_tools=has_tools))
         level = options.get("reasoning_effort") or options.get("thinking_level") or self.level
@@ -291,7 +292,7 @@ def _allowed(mode: str, tools: Iterable[JsonFields]) -> JsonObject:
 
 @dataclass(slots=True)
 class _Contents:
-    """Contents of a request, with adjacent contents of one role merged.
+    """Contents of a request, with adjacent contents of the same role merged.
 
     Args:
         origin: Server and model of the request.
@@ -301,7 +302,7 @@ class _Contents:
     origin: str
     signs: bool
     _contents: list[JsonObject] = field(default_factory=list)
-    _calls: dict[str, JsonObject] = field(default_factory=dict)  # written calls, by id in the history
+    _calls: dict[str, JsonObject] = field(default_factory=dict)  # calls as written, by id in the history
 
     def add(self, message: Message) -> None:
         """Add a message."""

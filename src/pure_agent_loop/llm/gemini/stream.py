@@ -32,11 +32,12 @@ _BLOCKED = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY",
     "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR", "ESCALATION",
 })  # fmt: skip
-# The text so far is not a response; a request that tells the model about the mistake may produce one.
+# Finish reasons of malformed responses. A repeated request that tells the model about the mistake may
+# succeed.
 _MALFORMED = frozenset({
     "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
 })  # fmt: skip
-# Other finish reasons without a response, with the error kind of each.
+# Other finish reasons of failed responses, each with a message and an error kind.
 _FAILED: dict[str, tuple[str, ErrorKind]] = {
     **dict.fromkeys(("OTHER", "IMAGE_OTHER", "NO_IMAGE"), ("The model's response failed", "incomplete")),
     "MISSING_THOUGHT_SIGNATURE": ("The server rejected the history", "bad_request"),
@@ -94,7 +95,7 @@ class GeminiReader(ProtocolReader):
             call = part["functionCall"]
             number, self._calls = self._calls, self._calls + 1
             arguments = call.get("args") or {}
-            # The rest of the arguments would be streamed in pieces, which this client does not request.
+            # The rest would follow in pieces, although this client does not request arguments in pieces.
             if call.get("willContinue"):
                 arguments = RejectedArguments(model_text("cut_off", reason="willContinue", written=arguments))
             yield Delta(tool_calls=(ToolCallDelta(number, call.get("id"), call["name"], arguments),))
@@ -144,7 +145,7 @@ def _blocked_categories(rated: JsonFields) -> str:
 
 
 def _usage(usage: object) -> TokenUsage | None:
-    """Read counts; thoughts become part of the output, and cached tokens are part of the prompt."""
+    """Read token counts: thoughts are added to the output, but the prompt already includes cached tokens."""
     if not isinstance(usage, Mapping):
         return None
     of = partial(count_of, usage)

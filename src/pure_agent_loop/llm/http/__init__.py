@@ -1,4 +1,5 @@
 """HTTP transports: aiohttp, the SDK's HTTP library, or the SDK for options that only it supports.
 
-`choice` selects one, `connections` keeps one for each event loop, `plain` is the base without the SDK.
+`choice` selects one, `connections` keeps one per event loop, and `plain` is the base of those without the
+SDK.
 """

@@ -1,4 +1,4 @@
-"""Plain requests through aiohttp, the extra ``[fast]``."""
+"""Plain requests through aiohttp, which the extra ``[fast]`` installs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AioTransport(PlainTransport):
         self._shared: _SharedSession | None = None
 
     def _opened(self) -> _SharedSession:
-        """Return the session, created in its event loop."""
+        """Return the session; the first call creates it, in the event loop that uses it."""
         if self._shared is None:
             closes = self.headers.get("connection", "").lower() == "close"
             kept: JsonObject = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
@@ -66,7 +66,8 @@ class AioTransport(PlainTransport):
         return self._shared
 
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
-        # Needed after a redirect to https; loaded late, because certificates load slowly.
+        # After a redirect to https, the TLS context is needed; it is built late, because certificates load
+        # slowly.
         if self._tls is None and request.url.startswith("https:"):
             self._tls = _tls_context()
             await self._close()
@@ -138,7 +139,7 @@ class _Pieces(io.BytesIO):
 
 
 class _SharedSession:
-    """A session that counts its users, because aiohttp never wakes a reader whose connection it closes."""
+    """A session that is not closed while it has users: aiohttp would never wake their pending reads."""
 
     def __init__(self, session: aiohttp.ClientSession, connector: _Connector) -> None:
         self.session, self.connector, self.users, self.is_abandoned = session, connector, 0, False
@@ -164,17 +165,17 @@ def _detach_unclosed(
 ) -> None:
     """Detach an unclosed session, so that aiohttp does not warn; its sockets close anyway.
 
-    At the end of the process, a session that a thread may still use is left alone.
+    At the end of the process, a session that a thread may still be using is left alone.
     """
     if user() is None or not loop.is_running():
         session.detach()
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Never reuses a kept connection with unread data, and closes released connections at once.
+    """A connector that never reuses connections with unread data, and aborts released ones that are closing.
 
-    Unread data on a kept connection is either the connection's end, not yet processed by the event loop, or
-    bytes that would be read as the response to the next request.
+    Unread data on a kept connection is either its end, which the event loop has not processed yet, or bytes
+    that would be read as the response to the next request.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -238,7 +239,7 @@ class _Response:
         return self.response.content.at_eof()
 
     def buffered(self) -> bytes:
-        """See `HttpResponse`. aiohttp keeps the bytes before a failure, but has no public API for them."""
+        """See `HttpResponse`. aiohttp keeps bytes received before a failure, but not in its public API."""
         kept = getattr(self.response.content, "_read_nowait", None)
         data = b"" if kept is None else kept(-1)
         return data if self._packed is None else self._packed.unpack(data)

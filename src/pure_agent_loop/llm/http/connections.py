@@ -21,7 +21,7 @@ DRAIN_SECONDS = 0.2
 
 
 class Connections:
-    """A client's transports, by event loop: a connection pool belongs to one loop, a client to several.
+    """A client's transports, one per event loop, because a connection pool belongs to one loop.
 
     Args:
         new_transport: Method of the client that builds a transport; may be called in any thread. The
@@ -46,19 +46,19 @@ class Connections:
 
     def _new_transport(self) -> Transport:
         build = self._builder()
-        assert build is not None  # the client is alive while it sends a request
+        assert build is not None  # the client is alive while it is sending a request
         return build()
 
     def _current_key(self) -> object:
         current_key = self._key()
-        assert current_key is not None  # the client is alive while it sends a request
+        assert current_key is not None  # the client is alive while it is sending a request
         return current_key()
 
     async def transport(self) -> Transport:
         """Return the transport of the running event loop."""
         loop = asyncio.get_running_loop()
         while self._keys.get(loop, key := self._current_key()) != key:
-            del self._keys[loop]  # other requests may build the new transport while the old one closes
+            del self._keys[loop]  # other requests may build the new transport while the old one is closing
             await self.aclose()
         transport = self._transports.get(loop)
         if transport is None:
@@ -87,7 +87,7 @@ class Connections:
 
 
 async def drain(response: HttpResponse) -> None:
-    """Read the rest of the body briefly, so that the connection can be reused.
+    """Read the rest of the body, but not for long, so that the connection can be reused.
 
     Errors are ignored: the response is complete.
     """
@@ -102,7 +102,7 @@ async def drain(response: HttpResponse) -> None:
 async def _close_with_loop(transports: Transports, guards: Guards) -> AsyncGenerator[None, None]:
     """Close the connections of an event loop when it ends.
 
-    ``asyncio.run`` closes open generators at its end, which is the only signal of a loop's end.
+    ``asyncio.run`` closes open generators at its end, which is the only sign that a loop is ending.
     """
     try:
         yield

@@ -57,8 +57,8 @@ _BODY_PARAMETERS: dict[type, str] = {}
 def tls_for(scheme: str) -> ssl.SSLContext:
     """Return the TLS context of the SDK's HTTP library.
 
-    For other schemes, the context has no certificates and rejects every server. Loading the system's
-    certificates would take a sixth of the time that the first task takes.
+    For any scheme but https, return a context that has no certificates and rejects every server: loading the
+    system's certificates would take a sixth of the first task's time.
     """
     if scheme != "https":
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -194,7 +194,7 @@ class _Release(Protocol):
 
 
 class _Body(library.AsyncByteStream):
-    """A body that releases its connection when it is closed, only once."""
+    """A body that releases its connection when it is first closed."""
 
     def __init__(self, stream: library.AsyncByteStream, release: _Release) -> None:
         self._stream = stream
@@ -299,9 +299,9 @@ class SdkTransport:
             self._omitted = {} if "authorization" in auth else {"Authorization": Omit()}
         try:
             if settings.get("http_client") is None:
-                # A redirect may lead from http to https. With a proxy, the library builds the transport.
-                # An SDK client that is half built because of a bad proxy would fail when it is
-                # garbage-collected.
+                # Allow TLS even for http, because a redirect may lead to https. With a proxy, the library
+                # builds the transport. Build the HTTP client first: with a bad proxy, the SDK client would
+                # stay half built, and would fail when garbage-collected.
                 proxied = has_proxy(settings["base_url"])
                 own = {} if proxied else {"transport": StackedTransport(tls_for("https"))}
                 settings["http_client"] = DefaultAsyncHttpxClient(**own)
@@ -348,7 +348,7 @@ class SdkTransport:
         else:
             raise redirects_too_often(path)
         response = HttpxResponse(opened.response)
-        # Headers may have been set by a key function or the user's HTTP client.
+        # Report the headers: a key function or the user's HTTP client may have set some of them.
         response.sent = opened.response.request.headers
         return response
 
@@ -365,7 +365,7 @@ class SdkTransport:
 
 @contextmanager
 def _bounds_unwrapped() -> Iterator[None]:
-    """Unwrap a size-limit error, because the SDK wraps its HTTP client's exceptions."""
+    """Unwrap size-limit errors raised inside the block: the SDK wraps its HTTP client's exceptions."""
     try:
         yield
     except Exception as error:
@@ -387,7 +387,7 @@ class _Bounded:
         return getattr(self._own, name)
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        """Send a request as the client does. Also raises the errors of `read_whole`."""
+        """Send a request as the wrapped client does. Also raises the errors of `read_whole`."""
         offered = request.headers.get("accept-encoding", "").split(",")
         readable = [coding for coding in map(str.strip, offered) if coding.partition(";")[0] in CODINGS]
         request.headers["accept-encoding"] = ", ".join(readable) or CODINGS[-1]

@@ -45,7 +45,7 @@ class HttpResponse(Protocol):
 
     @property
     def at_end(self) -> bool:
-        """True if the body is known to be read to its end."""
+        """True if the body is known to have been read to its end."""
 
     @property
     def sent(self) -> Mapping[str, str] | None:
@@ -55,10 +55,10 @@ class HttpResponse(Protocol):
         """Wait for the next piece of the body, decompressed; empty at the end."""
 
     def buffered(self) -> bytes:
-        """Return the bytes received before `read` failed, once."""
+        """Return the bytes received before `read` failed; a second call returns none."""
 
     async def aclose(self) -> None:
-        """Release the connection; close it if the body was not read to its end."""
+        """Release the connection; close it if the body has not been read to its end."""
 
 
 class Transport(Protocol):
@@ -135,7 +135,7 @@ class PlainTransport(ABC):
         """Send a request; return its status and response, even a redirect. Raises the library's errors."""
 
     def _needs_fallback(self, _: Exception) -> bool:
-        """Return True for an error that the SDK may avoid, so that later requests use the fallback."""
+        """Return True for an error that the SDK may avert, so that later requests use the fallback."""
         return False
 
     @abstractmethod
@@ -264,7 +264,7 @@ def _port_of(parts: urllib.parse.SplitResult) -> int | None:
 
 
 def are_plain(headers: object) -> bool:
-    """Return True if every library sends these headers alike: valid strings, none set by the library."""
+    """Return True if every library sends these headers alike: valid strings, and none that libraries set."""
     return isinstance(headers, Mapping) and all(
         isinstance(name, str)
         and isinstance(text, str)
@@ -296,7 +296,7 @@ def raise_failed(error: Exception) -> NoReturn:
 
 def is_unsendable(error: Exception) -> bool:
     """Return True if a library rejected a request before sending it."""
-    # A bad certificate raises a subclass of both.
+    # The error for a bad certificate is a subclass of both.
     return isinstance(error, ValueError) and not isinstance(error, OSError)
 
 

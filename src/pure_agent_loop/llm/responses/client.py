@@ -41,8 +41,8 @@ class ResponsesClient(ProtocolClient):
     The server stores nothing (``store=False``) unless `continues`, ``background`` or ``store`` is set.
     Reasoning comes back encrypted, stays in the history, and is sent with each step to the same model only.
 
-    A request with the option ``background=True`` is polled until its response has ended, and is cancelled on
-    the server if the run is cancelled.
+    With the option ``background=True``, the server is polled until the response has ended. If the run is
+    cancelled, the response is cancelled on the server.
 
     Args:
         model: The model's name on the server.
@@ -52,17 +52,18 @@ class ResponsesClient(ProtocolClient):
         thinking_level: ``none``, ``low``, ``medium`` or ``high``; None or ``off`` for the model's default.
         continues: Whether the server stores responses, so that a request holds only the messages after the
             newest response (``previous_response_id``). A history that has changed is sent in full.
-        custom_tools: Tools that the model calls with free text: the ``format`` of each, by name; None for
-            unconstrained text, ``{"type": "grammar", "syntax": "lark" or "regex", "definition": ...}`` for a
-            grammar. Each must have one parameter, a string.
-        appends_tools: Whether to keep the field ``tools`` of the first request, and with it the prompt cache.
-            Later tools are then items of the history (``additional_tools``), and removed tools are excluded
-            by ``tool_choice`` (``allowed_tools``). Use it only for models that support both.
+        custom_tools: Tools that the model calls with free text: the ``format`` of the text, by tool name. The
+            format is None for unconstrained text, or ``{"type": "grammar", "syntax": "lark" or "regex",
+            "definition": ...}`` for a grammar. Each of these tools must have one parameter, a string.
+        appends_tools: Whether to keep the field ``tools`` as it was in the first request, so that the prompt
+            cache stays valid. Tools added later are then items of the history (``additional_tools``), and
+            removed tools are excluded by ``tool_choice`` (``allowed_tools``). Use it only for models that
+            support both.
         poll_seconds: Seconds between two polls of a background response.
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
-        ConfigError: An argument is invalid. The first request raises for a missing key.
+        ConfigError: An argument is invalid. A missing key is reported by the first request.
     """
 
     profile = _PROFILE
@@ -101,7 +102,7 @@ class ResponsesClient(ProtocolClient):
         self.continues, self.appends_tools, self.poll_seconds = continues, appends_tools, poll_seconds
         self._encrypts = True
         self._gone: set[str] = set()  # stored responses that the server has deleted
-        # Names of custom tools that no request has used so far.
+        # Names of custom tools that no request has included so far.
         self._unknown_custom = dict.fromkeys(self._custom)
         self.context_window = profile_for(self.default_url, self.model).window
 
@@ -155,7 +156,7 @@ class ResponsesClient(ProtocolClient):
                 yield delta
 
     def _learn_own(self, attempt: RequestAttempt, error: LLMError) -> Delta | None:
-        """Send the whole history after the server deleted responses; keep no reasoning it cannot encrypt."""
+        """Adapt if the server has deleted responses or cannot encrypt reasoning; return a notice, or None."""
         details = shorten(error.said, 200)
         own = set(filter(None, map(self._own_digest, attempt.messages))) - self._gone
         if own and attempt.body.get("store") is not False and _is_gone(error, attempt.body):
@@ -194,10 +195,10 @@ class ResponsesClient(ProtocolClient):
             raise
 
     async def _poll(self, response_id: str, body: JsonFields) -> Any:
-        """Return the state of a background response, after a pause.
+        """Wait, then return the state of a background response.
 
         Raises:
-            LLMError: The server rejects the query, or is unreachable several times in a row.
+            LLMError: The server rejects the query, or too many queries in a row fail.
         """
         transport = await self._connections.transport()
         query = urllib.parse.urlencode([("include[]", name) for name in body.get("include") or ()])
@@ -214,7 +215,7 @@ class ResponsesClient(ProtocolClient):
                     raise failure from error
 
     async def _cancel(self, response_id: str, options: Options) -> None:
-        """Cancel a background response; ignore a server that cannot be reached."""
+        """Cancel a background response; ignore any failure."""
         with Interrupt() as block, suppress(Exception):
             block.after(CANCEL_SECONDS)
             transport = self._transport_to(f"{_path_of(response_id)}/cancel")
@@ -224,7 +225,7 @@ class ResponsesClient(ProtocolClient):
                 await transport.close()
 
     def _missing_tools(self, tools: Sequence[JsonFields] | None) -> str:
-        """Return a notice, once, about custom tools that no request has used; empty if there are none."""
+        """Return a notice, once, about custom tools that no request has included; empty if there are none."""
         for tool in tools or ():
             self._unknown_custom.pop(get(tool.get("function"), "name"), None)
         if not tools or not self._unknown_custom:
@@ -233,7 +234,7 @@ class ResponsesClient(ProtocolClient):
         return f"custom_tools names tools that this request does not have: {names}."
 
     def _cannot_encrypt(self, body: JsonFields, error: LLMError) -> bool:
-        """Return True for a refusal of encrypted reasoning."""
+        """Return True if an error is a refusal of encrypted reasoning."""
         said = error.said.lower()
         is_refusal = error.kind == "bad_request" and "encrypted" in said and "not supported" in said
         return is_refusal and self._encrypts and ENCRYPTED in body.get("include", ())
@@ -257,7 +258,7 @@ def _path_of(response_id: str) -> str:
 
 
 def _is_gone(error: LLMError, body: JsonFields) -> bool:
-    """Return True for a refusal because the server no longer holds a response or an item."""
+    """Return True if the server refused a request because it no longer holds a response or an item."""
     if error.kind not in ("bad_request", "not_found"):
         return False
     if "previous_response_id" in body and re.search("previous[ _]response", error.said, re.I):

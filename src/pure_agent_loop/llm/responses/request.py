@@ -2,8 +2,8 @@
 
 A response that holds more than plain text and calls (reasoning, phases, server tools) is kept whole, as
 `ITEMS` of its message, and sent back to the server and model it came from. If the server stores responses, a
-message has its `RESPONSE_ID` and the digest of the history that the server holds with it. Source: the types
-of the ``openai`` package 3.57.0, https://platform.openai.com/docs/api-reference/responses.
+message also has its `RESPONSE_ID` and, as `HELD`, the digest of the history that the server has stored.
+Source: the types of the ``openai`` package 3.57.0, https://platform.openai.com/docs/api-reference/responses.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ RESPONSE_ID = "response_id"  # field of an assistant message: id of the stored r
 HELD = "response_digest"  # field of an assistant message: digest of the stored history
 TOOLS = "response_tools"  # field of an assistant message: new tools in the request it answers
 CALL_TYPE = "response_type"  # field of a call: type of its item, if not a function call
-OWN = " (responses)"  # suffix of the origin, to differ from chat completions on the same server
+OWN = " (responses)"  # suffix that distinguishes the origin from chat completions on the same server
 COMMENTARY = "commentary"  # phase of a message before the answer
-ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
+ENCRYPTED = "reasoning.encrypted_content"  # value of `include` that requests reasoning in encrypted form
 OPTIONS = OptionNames(
     "OpenAI's Responses API",
     fields=frozenset({
@@ -46,9 +46,9 @@ OPTIONS = OptionNames(
     translated=frozenset({"reasoning_effort", "response_format", "tool_choice", "verbosity"}),
 )  # fmt: skip
 _HISTORIES = {"conversation", "previous_response_id"}  # fields that refer to a history on the server
-_REFUSED = ("stop", *sorted(_HISTORIES))  # options whose error names an alternative
+_REFUSED = ("stop", *sorted(_HISTORIES))  # options that `_refuse` rejects
 _CALLS = ("function_call", "custom_tool_call")
-_UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window`
+_UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window` that exclude streaming
 
 
 class ServerHistory(NamedTuple):
@@ -56,8 +56,8 @@ class ServerHistory(NamedTuple):
 
     Args:
         response_id: The newest response that the server stores; empty if there is none.
-        size: Number of messages that the server holds with it, without system messages.
-        digest: Hash of the whole history, extended by each further message.
+        size: Number of messages up to and including that response, without system messages.
+        digest: Hash object of the whole history; further messages can be added to it.
     """
 
     response_id: str
@@ -70,8 +70,8 @@ class Offer(NamedTuple):
 
     Args:
         first: Tools in the field ``tools``, before all messages.
-        later: Tools that were added with a later message, by message number.
-        record: `TOOLS` of the response; None if the tools are unchanged.
+        later: Tools that were added later, by the number of the message before which they are sent.
+        record: Value of `TOOLS` for the response; None if the tools are unchanged.
         allowed: References to the tools that may be called; None for all.
     """
 
@@ -81,7 +81,7 @@ class Offer(NamedTuple):
     allowed: list[JsonObject] | None = None
 
     def replaces(self, history: Iterable[Message]) -> bool:
-        """Return True if a history has later tools, but this offer has none."""
+        """Return True if a history has tools that were added later, but this offer has none."""
         if self.later or (self.record is not None and not self.record["is_first"]):
             return False
         has_later = False
@@ -126,7 +126,7 @@ class ResponsesWriter:
         custom: Formats of the custom tools, by name; None for free text.
         held: Part of the history that the server holds; None if the server does not store responses.
         is_gone: Whether the server has deleted earlier responses, so that everything it held is sent again.
-        appends_tools: Whether later tools are sent at their place among the messages.
+        appends_tools: Whether tools that were added later are sent at their place among the messages.
         sends_cache_key: Whether to send a generated ``prompt_cache_key``.
     """
 
@@ -151,7 +151,8 @@ class ResponsesWriter:
         """Write the body of a request.
 
         Args:
-            messages: The history, system message first; `meta` may name the origin of added fields.
+            messages: The history, system message first. A message's `meta` may name the server and model that
+                its additional fields come from.
             tools: Tool schemas in the shape of chat completions or of this protocol.
             options: Request options, named as in chat completions or as in this protocol, and ``extra_body``.
             stream: Whether to stream the response.
@@ -218,7 +219,7 @@ class ResponsesWriter:
         return fields
 
     def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
-        """Return the items of each message, reusing those already written for the same beginning."""
+        """Return the items of each message; reuse those that an earlier request wrote."""
         kept_with = (self.origin, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
         new = (list(self._items(message, *settings)) for message in history[known:])
@@ -230,7 +231,7 @@ class ResponsesWriter:
     def _input(
         self, history: list[Message], start: int, offer: Offer, *, has_stored: bool
     ) -> Iterator[JsonObject]:
-        """Yield the items of the messages from `start` on, with the later tools."""
+        """Yield the items of the messages from `start` on, and the tools that were added later."""
         written = self._by_message(history, has_stored, self._custom_ids(history))
         for number in range(start, len(history) + 1):
             if number in offer.later:
@@ -291,7 +292,9 @@ class ResponsesWriter:
     def offer(
         self, history: Sequence[Message], tools: Sequence[JsonFields] | None, choice: Any = None
     ) -> Offer:
-        """Return the tools of a request. If later tools are appended, the first tools never change.
+        """Return the tools of a request.
+
+        With `appends_tools`, the field ``tools`` stays the same until a definition changes.
 
         Args:
             history: The history without system messages.
@@ -346,7 +349,7 @@ class ResponsesWriter:
         }
 
     def _limited_choice(self, wanted: object, offer: Offer) -> Any:
-        """Return the ``tool_choice`` for an option; it also excludes tools that must no longer be called."""
+        """Return the request's ``tool_choice``, which also excludes tools that must no longer be called."""
         choice = self._choice(wanted)
         if offer.allowed is None or choice not in (None, "auto", "required"):
             return choice
@@ -406,7 +409,7 @@ def text_parameter(function: JsonFields) -> str:
 
 def _refuse(name: str, value: object) -> None:
     """Reject an option of `_REFUSED`."""
-    if name == "stop":  # this kind of error, because tool modes then retry without `stop`
+    if name == "stop":  # an LLMError, because the tool modes then retry without `stop`
         said = "stop has no counterpart in OpenAI's Responses API"
         raise LLMError(f"{said}. Leave it out.", kind="bad_request", said=said)
     raise ConfigError(
@@ -418,7 +421,7 @@ def _refuse(name: str, value: object) -> None:
 def _kept(message: Message, calls: list[JsonObject], has_stored: bool) -> list[JsonObject] | None:
     """Return a response's kept items with the history's calls; None if the message has changed.
 
-    A reasoning item is sent only with the item after it, and only if it is stored by the server or encrypted.
+    Reasoning that is neither stored by the server nor encrypted is left out.
     """
     items: list[JsonObject] = message[ITEMS]
     try:
@@ -449,7 +452,7 @@ def _is_lost(item: JsonFields) -> bool:
 
 
 def _sent(item: JsonFields, *, has_ids: bool) -> JsonObject:
-    """Return an item to send. Without its reasoning, a response is sent without ids."""
+    """Return an item to send. If its reasoning is left out, a response is sent without ids."""
     fields = {name: value for name, value in item.items() if value is not None}
     if has_ids or item.get("type") not in ("message", *_CALLS):
         return fields

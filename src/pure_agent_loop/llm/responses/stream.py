@@ -1,8 +1,9 @@
 """Responses of the Responses protocol, decoded from bytes to deltas. Pure: no I/O.
 
-Unknown events and items are kept or ignored, never an error. Items may come without their first event,
-without an index, or only at the end. If the final form of an item differs from its deltas, the final form is
-used. Source of the event grammar: the types of the ``openai`` package 3.57.0 and the streaming guide.
+Unknown items are kept and unknown events ignored; neither is an error. Some servers send an item without its
+first event, without an index, or only at the end. If the final form of an item differs from its deltas, the
+final form is used. Source of the event grammar: the types of the ``openai`` package 3.57.0 and the streaming
+guide.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import shorten
 
 _REASONS = {"content_filter": "content_filter"}  # any other reason means a truncated response: ``length``
-# Error kinds by the code of a failed response; other errors are classified by their words.
+# Error kinds by the code of a failed response; other errors are classified by their messages.
 _BUSY = ("server_error", "vector_store_timeout", "failed_to_download_image")
 _BAD = (
     "invalid_prompt", "data_residency_mismatch", "bio_policy", "misalignment_policy_violation",
@@ -81,7 +82,7 @@ class ResponsesReader(ProtocolReader):
     ) -> None:
         super().__init__()
         self.response_id = ""
-        self.is_running = False  # True while the server still runs a background response
+        self.is_running = False  # True while the server is still working on the response
         self._held = held
         self._tools, self._record = tools or (), record
         self._items: dict[int, JsonObject] = {}  # complete items, by output index
@@ -97,7 +98,7 @@ class ResponsesReader(ProtocolReader):
         self._custom: dict[int, str] = {}  # parameter name of each call of a custom tool, by output index
 
     def read_whole(self, response: object) -> Iterator[Delta]:
-        """Read the state of a background response; if it has ended, yield the new deltas."""
+        """Read the state of a background response; if it has ended, yield its remaining deltas."""
         self.is_document, self._document = True, bytearray(json.dumps(response).encode())
         yield from self.close()
 
@@ -144,10 +145,10 @@ class ResponsesReader(ProtocolReader):
             raise error_of(event.get("error") or event)
 
     def _index(self, event: JsonFields, otherwise: int | None = None) -> int:
-        """Return the output index of an event; some servers only name the item, or leave both out.
+        """Return the output index of an event, even if the server sends only the item's id, or neither.
 
         Args:
-            otherwise: Index of an unknown item; None for a new one.
+            otherwise: Index to use for an unknown item; None for a new index.
         """
         index, item = event.get("output_index"), event.get("item") or {}
         if index in self._announced and not item:
@@ -168,9 +169,9 @@ class ResponsesReader(ProtocolReader):
         return index
 
     def _is_same(self, known: int, item: JsonFields) -> bool:
-        """Return True if an event is about the item that was announced under the same id at another index.
+        """Return True if `item` is the item at the index `known`, which has the same id.
 
-        Some servers give one id to several items; they differ in their types, call ids or texts.
+        Some servers give one id to several items, which differ in their types, call ids or texts.
         """
         before = self._announced.get(known, item)
         call_ids = {each["call_id"] for each in (before, item) if each.get("call_id")}
@@ -181,7 +182,7 @@ class ResponsesReader(ProtocolReader):
         return max((_NO_ITEM, *self._indexes.values(), *self._items, *self._open)) + 1
 
     def _streamed(self, index: int) -> dict[str, list[str]]:
-        """Return the streamed pieces of an item; some gateways neither announce nor name items."""
+        """Return the streamed pieces of an item. Some gateways neither announce an item nor send its id."""
         known = self._open if index not in self._items else {}
         return known.setdefault(index, {"text": [], "thought": [], "arguments": []})
 
@@ -327,12 +328,12 @@ class ResponsesReader(ProtocolReader):
         yield Delta(finish_reason=reason, usage=_usage(response.get("usage")), extra=extra or None)
 
     def _fits(self, index: int, item: JsonFields) -> bool:
-        """Return True if the streamed pieces with an index can belong to an item."""
+        """Return True if the pieces streamed at an index can belong to an item."""
         streamed = self._open.get(index, {})
         return all(item.get("type") in _STREAMED[name] for name, pieces in streamed.items() if pieces)
 
     def _unfinished(self, *, is_cut: bool) -> Iterator[Delta]:
-        """Reject the calls that the model has not finished, whatever their arguments are."""
+        """Reject the calls that the model has not finished writing, whatever their arguments are."""
         for index in self._calls:
             item = self._items.get(index)
             if is_cut if item is None else item.get("status") in ("incomplete", "in_progress"):

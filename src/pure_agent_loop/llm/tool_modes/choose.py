@@ -1,27 +1,28 @@
 """JSON tool mode for servers with token likelihoods: first choose a tool, then fill in its arguments.
 
-After a result, an able model may call more tools, with one JSON object per step. Other models have to answer,
-because small models would repeat a successful call.
+After a tool result, an able model (see `is_able_model`) may call more tools, with one JSON object per step.
+Other models have to answer, because small models would repeat a call that succeeded.
 
-The yes-or-no answers of a small model carry no information, and in free text a small model always makes the
-same choice. The model's likelihoods, however, show which tool it associates with the request, measured in two
+The yes-or-no answers of a small model carry no information, and asked in free text, it always makes the same
+choice. Its token likelihoods, however, show which tool it associates with a request. They are measured in two
 directions:
 
-    by_name(tool)    = share of the surprisal of the tool's name, among the names of all tools, that the
-                       user's request removes, compared with a request without content
-    by_request(tool) = share of the surprisal of the user's request that the tool removes, compared with no
+    by_name(tool)    = share by which the user's request lowers the surprisal of the tool's name, compared
+                       with a request without content; the names of all tools are in the prompt
+    by_request(tool) = share by which the tool lowers the surprisal of the user's request, compared with no
                        tool
 
     share = (log P(text | with) - log P(text | without)) / -log P(text | without)
 
 The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
 channel of Min et al., arXiv:2108.04106. Shares are used because texts differ in length and in base
-likelihood. The two measures fail on different questions; their sum selects the tool. The decision whether to
-call it counts the name twice, because nearly every tool makes a request somewhat likelier than no tool does.
-A score above zero means that the tool explains the request better than no tool does, so no threshold is
-needed. The likelihoods of names for the request without content are fetched once per set of tools.
+likelihood. The two measures fail on different questions, so their sum selects the tool. The decision whether
+to call that tool counts by_name twice, because nearly every tool makes a request somewhat likelier than no
+tool does. A score above zero means that the tool explains the request better than no tool does, so no
+threshold is needed. The likelihoods of names for the request without content are fetched once per set of
+tools.
 
-The model does not choose these texts: the schema forces the server to write them and to return their
+The model does not choose these texts: a schema forces the server to write them, and it returns their
 likelihoods. The server takes the likeliest token that the text allows, so unlikely texts are split into
 smaller tokens, each with a low likelihood. The number of tokens alone could decide the comparison of a short
 name, so two tokenizations of a name are compared only at positions where both begin a token. Requests are
@@ -52,10 +53,10 @@ from pure_agent_loop.support.text import shorten
 
 NO_CONTENT = "N/A"
 MAX_TOOLS = 12  # each tool takes one request; with more tools, the model chooses in constrained output
-_MAX_CANDIDATES = 2  # number of tools whose request likelihood is also read: those with the best name scores
+_MAX_CANDIDATES = 2  # number of tools that are also scored by request: those with the best scores by name
 _MAX_QUESTION_CHARS = 1_000  # only the end of a long question is used
-_MAX_REQUEST_BYTES = 120  # bytes from the end of the question, for the second measure
-_MAX_REQUEST_TOKENS = 20  # only the first tokens of these bytes, because output is slow
+_MAX_REQUEST_BYTES = 120  # bytes from the end of the question, for scores by request
+_MAX_REQUEST_TOKENS = 20  # number of tokens read from these bytes; few, because output is slow
 _MAX_DESCRIPTION_CHARS = 100
 _MAX_TOKENS = 300
 
@@ -99,7 +100,7 @@ def _share(reading: Reading, before: Reading) -> float:
 async def _read(
     requests: AuxiliaryRequests, lead: Sequence[Message], user_text: str, text: str, limit: int = _MAX_TOKENS
 ) -> Reading:
-    """Read the likelihoods of a text as the model's answer: the whole text, or its first `limit` tokens."""
+    """Read the token likelihoods of a text as the model's answer, up to `limit` tokens."""
     answer = await requests.ask(
         [*lead, {"role": "user", "content": user_text}],
         schema={"type": "string", "enum": [text]},
@@ -165,7 +166,7 @@ def has_result(messages: Sequence[Message]) -> bool:
 
 
 class Chooser:
-    """Chooses and fills tool calls by token likelihoods."""
+    """Chooses a tool by token likelihoods, and fills in its arguments."""
 
     def __init__(self, client: ChatModel, prompts: Prompts) -> None:
         self._client = client
@@ -176,7 +177,7 @@ class Chooser:
         self._likelihoods: dict[tuple[str, str], Reading] = {}
 
     async def can_choose(self, messages: list[Message], tools: Tools, options: Options) -> bool:
-        """Return True if there is a question and the server supports a choice by likelihood."""
+        """Return True if the next step should be a choice by likelihood, and the server supports that."""
         if (
             not any(map(is_question, messages))
             or not 0 < len(tools) <= MAX_TOOLS
@@ -188,7 +189,7 @@ class Chooser:
             self._gives_likelihoods = client is not None and await client.gives_likelihoods() is True
         if not self._gives_likelihoods or not has_result(messages) or wanted_tools(tools, options)[1]:
             return self._gives_likelihoods
-        # An able model may call more tools, with one JSON object per step.
+        # After a result, an able model continues with one JSON object per step instead.
         return not await self._is_able(AuxiliaryRequests(self._client, options))
 
     async def step(
@@ -213,7 +214,7 @@ class Chooser:
         yield Delta(usage=requests.usage, raw={"requests": requests.sent})
 
     def _result_question(self, messages: list[Message]) -> list[Message]:
-        """Build a request for an answer from the results only, as more text confuses the smallest models."""
+        """Build a request for an answer from the results alone, because more confuses the smallest models."""
         format_question = self._prompts.answer_question.format
         lead: list[Message] = [{"role": "system", "content": self._prompts.answer}]
         for question, result, answer in answered_examples(self._prompts):
@@ -247,7 +248,7 @@ class Chooser:
         return Delta(tool_calls=tuple(ToolCallDelta(i, None, name, call) for i, call in enumerate(calls)))
 
     async def _is_able(self, requests: AuxiliaryRequests) -> bool:
-        """Return True if the profile, or else a cached test on worked examples, finds the model able."""
+        """Return True if the model is able, by its profile, or else by a cached test on worked examples."""
         if self._able is None:
             profile = profile_of(self._client)
             is_able = None if profile is None else profile.able
@@ -293,7 +294,7 @@ class Chooser:
         none = no_tool(prompts)
         for shot in shots:
             lead += [] if shot.name in none else _turn(shot.request, shot.name)
-        # The tools follow the examples, so that the server's cache holds the examples for all sets of tools.
+        # List the tools after the examples, so that the cached examples can be reused for any set of tools.
         listed = "\n".join("- " + ": ".join(_summary_of(tool)) for tool in tools)
         lead += _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
         written = json.dumps(lead)

@@ -1,12 +1,12 @@
-"""Client wrapper for the tool modes: any chat model returns the same calls.
+"""Client wrapper for the tool modes, which give the calls of any chat model the same form.
 
     native    the server's tool calls; calls left in the text are recovered
-    json      constrained output: choose a tool, then fill in its arguments, if the server returns token
-              likelihoods; else one JSON object per step, unconstrained if the server has no constraints
+    json      constrained output: if the server returns token likelihoods, first choose a tool, then fill in
+              its arguments; else one JSON object per step, without constraints if the server has none
     text      the ReAct format in plain text
-    auto      native, until the server or the model proves unable; then json
+    auto      native until the server or the model turns out not to support it; then json
 
-The wrapper is transparent to the loop. Without tools and without calls in the history it changes nothing.
+The wrapper is transparent to the loop. If there are no tools and no calls in the history, it changes nothing.
 It remembers each response format or parameter that a server refuses, and reports it in a notice.
 """
 
@@ -234,7 +234,7 @@ class ToolModeClient(StreamingClient):
         return getattr(self.inner, "context_window", None)
 
     async def find_context_window(self) -> int | None:
-        """Return `context_window`, after the inner client has queried its server if it can."""
+        """Return `context_window`; if the inner client can query its server, it does so first."""
         ask = getattr(self.inner, "find_context_window", None)
         return self.context_window if ask is None else await ask()
 
@@ -336,7 +336,7 @@ class ToolModeClient(StreamingClient):
         ]
 
     def _callable(self, tools: Tools | None, options: Options) -> tuple[Tools | None, JsonFields]:
-        """Return the tools and options; drop the tools if they are in the prompt and must not be called."""
+        """Return the tools and options; drop tools that would be in the prompt but must not be called."""
         if self.current != "native" and tools and options.get("tool_choice") == "none":
             return None, without_tools(options)
         return tools, options
@@ -448,7 +448,7 @@ class ToolModeClient(StreamingClient):
                         yield delta
                 return
         except NoProbabilitiesError:
-            pass  # continue without the chooser; nothing was streamed yet
+            pass  # continue without the chooser; nothing has been streamed yet
         async with aclosing(self._action(messages, tools, options)) as deltas:
             async for delta in deltas:
                 yield delta

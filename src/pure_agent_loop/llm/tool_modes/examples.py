@@ -1,7 +1,7 @@
 """Worked examples of fictitious tools, for models that need them.
 
-They precede each request of `choose` and `fill`. The examples of `fill` are also a test: the model gets each
-one without its solution, and a model that solves all of them gets more freedom.
+The examples precede each request of `choose` and `fill`. Those of `fill` are also a test: the model is given
+each one without its solution, and a model that solves all of them is given more freedom.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ANSWERED = {
 
 
 class WorkedRequest(NamedTuple):
-    """A request with the calls for it.
+    """A request, with the calls that solve it.
 
     Args:
         function: The tool and its arguments, one line each.
@@ -112,7 +112,7 @@ _FILLED = {
 
 
 class Chosen(NamedTuple):
-    """A request with the tool for it."""
+    """A request, with the tool to choose."""
 
     request: str
     name: str
@@ -125,7 +125,7 @@ def no_tool(prompts: Prompts) -> set[str]:
 
 
 def chosen_examples(prompts: Prompts) -> list[Chosen]:
-    """Return examples of requests with the tool for each, or one of `no_tool`."""
+    """Return example requests, each with the tool to choose or with one of the names in `no_tool`."""
     return [Chosen(*row) for row in _examples(prompts, "chosen", _CHOSEN)]
 
 
@@ -137,7 +137,7 @@ def answered_examples(prompts: Prompts) -> list[tuple[str, str, str]]:
 
 
 def filled_examples(prompts: Prompts) -> list[WorkedRequest]:
-    """Return examples of requests with the calls for each."""
+    """Return example requests, each with the calls that solve it."""
     return [WorkedRequest(*row) for row in _examples(prompts, "filled", _FILLED)]
 
 

@@ -1,9 +1,9 @@
-"""Constrained requests for a likelihood choice, and the arguments of the chosen tool.
+"""Send the constrained requests of a choice by likelihood, and fill in the chosen tool's arguments.
 
-An able model may write several calls, with any values. Other models write one call. A value that does not
-occur in the question is treated as invented: an optional argument is dropped; a required one, if short, is
-requested again, restricted to pieces of the question. Arguments that the tool's worked examples do not copy
-from the question are exempt.
+An able model may write several calls, with any values. Other models write one call. If one of them writes a
+value that does not occur in the question, the value is treated as invented: an optional value is dropped; a
+required value that is short is requested again, restricted to pieces of the question. Arguments that the
+tool's worked examples do not copy from the question are exempt.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Arguments: TypeAlias = "JsonObject"
 
 # -- requests --------------------------------------------------------------------------------------------
 
-# Disables thinking in templates that support it, because the next token has to be the answer. Others ignore
-# the field.
+# Disables thinking, because the next token has to be the answer. Templates that do not support the field
+# ignore it.
 _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 _PASSED_OPTIONS = ("extra_headers", "extra_query", "timeout")
 
@@ -222,7 +222,7 @@ def describe(name: str, function: JsonFields, parameters: JsonFields, prompts: P
 
 
 def _composed(function: JsonFields) -> set[str]:
-    """Return the arguments that a worked example does not copy from its question."""
+    """Return the names of arguments that a worked example does not copy from its question."""
     examples = function.get("examples") or ()
     return {
         name
@@ -243,7 +243,7 @@ def _without_made_up(
 def _narrowed(
     parameters: JsonFields, values: Arguments, question: str, composed: set[str]
 ) -> JsonObject | None:
-    """Restrict made-up values to pieces of the question; None if no value was made up."""
+    """Return a schema that restricts made-up values to pieces of the question; None if there are none."""
     properties = {name: schema for name, schema in parameters["properties"].items() if name in values}
     changed = False
     for name, value in values.items():
@@ -286,7 +286,7 @@ def numbers_in(text: str) -> list[int | float]:
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return each run of up to eight words in a string, verbatim."""
+    """Return the sequences of up to eight words in a string, verbatim."""
     words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
     pieces: dict[str, None] = {}
     for first, (start, _) in enumerate(words):

@@ -93,7 +93,7 @@ def register_form(form: CallForm) -> None:
 
 
 class Marker:
-    """A word with a colon, optionally bold, such as ``**Action:**``: anywhere, or at the start of a line."""
+    """Finds a word with a colon (``Action:``, ``**Action:**``), anywhere or at the start of a line."""
 
     def __init__(self, words: str) -> None:
         bold, end = r"(?P<bold>\*{1,2})?", r"[ \t]{0,2}(?(bold)\*{0,2})[ \t]{0,2}[:：](?(bold)\*{0,2})[ \t]*"
@@ -162,7 +162,7 @@ _cached_forms: list[tuple[list[CallForm], FormPatterns]] = []
 
 
 def forms_in_use() -> FormPatterns:
-    """Return the registered forms, rebuilt when the table has changed."""
+    """Return the patterns of the registered forms; rebuild them if the forms have changed."""
     if (
         not _cached_forms or _cached_forms[0][0] != CALL_FORMS
     ):  # a cheap comparison, because the lists hold identical objects

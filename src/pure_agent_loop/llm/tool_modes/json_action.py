@@ -3,8 +3,8 @@
 {"tool": "get_weather", "arguments": {"city": "Oslo"}}
 {"tool": "final_answer", "arguments": {"answer": "Take an umbrella."}}
 
-Not every server supports constraints, so the output may also be fenced, broken, several objects, or plain
-text. An invalid action still becomes a call, so that the loop reports the error to the model.
+Not every server supports constraints, so the output may also be fenced or broken, hold several objects, or be
+plain text. An invalid action still becomes a call, so that the loop reports the error to the model.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _parsed(arguments: object) -> Any:
 
 
 class JsonReader:
-    """Converts a streamed action to ordinary deltas. `feed` the text, then `finish`.
+    """Converts a streamed action to ordinary deltas. Pass the text to `feed`, then call `finish`.
 
     Text that is not an action is the answer, and is streamed.
 
@@ -184,7 +184,7 @@ class JsonReader:
         return _calls_delta(calls, prose + rest) if calls else Delta(text=prose + "".join([rest, *answers]))
 
     def _read_action(self, text: str, is_cut: bool) -> Delta:
-        """Read a text that begins with a JSON object: actions up to other text, or a JSON answer."""
+        """Read a text that begins with a JSON object: actions, up to the first other text, or an answer."""
         calls: list[tuple[str, Any]] = []
         position = 0
         while text.startswith("{", position):
@@ -234,7 +234,7 @@ class JsonReader:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the list of actions if a model wrapped one in an object."""
+    """Return the list of actions that a model has wrapped in an object; other values unchanged."""
     inner = next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else None
     return inner if isinstance(inner, list) and _LIST_KEYS & set(value) else value
 

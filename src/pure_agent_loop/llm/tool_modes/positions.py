@@ -1,4 +1,4 @@
-"""Positions in text: lines, fences and tags. Finds where a call could begin."""
+"""Positions in a text where a call could begin, found by its lines, fences and tags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONG_LINE = 400
 
 
 class TextPosition:
-    """A position in a text, with its line and code block, which decide where a call could begin."""
+    """A position in a text; its line and code block decide where a call could begin."""
 
     def __init__(self) -> None:
         self._line = ""

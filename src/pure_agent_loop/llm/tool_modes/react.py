@@ -63,7 +63,7 @@ def describe_tools(tools: Sequence[JsonFields]) -> str:
 
 
 def _made_examples(parameters: JsonFields) -> list[tuple[str, JsonObject]]:
-    """Return an example of the arguments if the schema holds a value for each required one."""
+    """Return an example of the arguments if the schema has an example value for each required argument."""
     properties = parameters.get("properties") or {}
     values: JsonObject = {}
     for name in parameters.get("required") or ():
@@ -137,11 +137,11 @@ def write_words(message: JsonFields) -> str:
 
 
 class ReactReader:
-    """Converts a streamed ReAct response to ordinary deltas. `feed` the text, then `finish`.
+    """Converts a streamed ReAct response to ordinary deltas. Pass the text to `feed`, then call `finish`.
 
-    Thoughts before a call become its text; thoughts before the final answer become reasoning. Only the first
-    action is used, because later text was written without the result of that action. A response in any other
-    format is the answer; without a leading ``Thought:``, it streams from its second paragraph on.
+    Thoughts before a call become the response's text; thoughts before the final answer become reasoning. Only
+    the first action is used, because later text was written without the result of that action. A response in
+    any other format is the answer; it is streamed once its first paragraph has ended without a marker.
     """
 
     def __init__(self, tools: Sequence[JsonFields]) -> None:
@@ -149,7 +149,7 @@ class ReactReader:
         self._held = ""
         self._state = "start"  # "start", then "answer" or "prose" (then "answer" or "action")
         self._prose = TextCalls(tools)
-        self._is_in_line = False  # True if the start of the current line was already streamed
+        self._is_in_line = False  # True if the start of the current line has already been streamed
 
     def feed(self, text: str) -> Delta:
         """Add text; return the text that is certainly part of the final answer."""

@@ -11,7 +11,8 @@ Rules:
     of an explanation they are examples. All but the fenced ones begin on a separate line. A model's own text
     after ``Observation:`` is invented, and is dropped.
 4.  Text is buffered only while it can still become a call, so responses stream as usual. How the text was
-    split has no effect, because a candidate is rejected only when no further text could complete it.
+    split into deltas has no effect, because a candidate is rejected only when no further text could complete
+    it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from pure_agent_loop.llm.values import JsonFields, ToolCall
 from pure_agent_loop.support.lazy import lazy_pattern
 
 # -- checks of JSON from a model: the call it spells, and whether arguments could fit a JSON Schema ------
-# These checks support the part of JSON Schema that tools use. They are as lenient as a tool's validation:
-# ``"7"`` is accepted for 7, and unknown keywords pass.
+# These checks support the part of JSON Schema that tools use. Values are checked as leniently as by a tool's
+# validation: ``"7"`` is accepted for 7, and unknown keywords pass.
 
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
 ARGUMENT_KEYS = (
@@ -55,7 +56,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-MAX_HOPS = 50  # nested references and choices; a schema may refer to itself
+MAX_HOPS = 50  # limit on nested references and choices, because a schema may refer to itself
 _FUNCTION_WORDS = ("function<｜tool▁sep｜>", "function<｜tool_sep｜>")
 _JUNK = " \t\r\n}])"
 _FENCE = lazy_pattern(r"```(?:json|tool_calls?|tool|xml)?\s*(?=[{\[<])", re.I)
@@ -87,7 +88,7 @@ _PYTHON = lazy_pattern(
     re.S,
 )
 _MARKER_CHARS = 64  # longer than every marker
-_RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to stay linear
+_RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to keep the time linear
 
 
 def could_fit(value: object, schema: object, root: object = None, hops: int = 0) -> bool:
@@ -209,7 +210,7 @@ def end_of_json(text: str, start: int) -> int | None:
 
 
 def items_in(value: object) -> list[Any]:
-    """Return the candidate calls of a JSON value: items of a list or of ``tool_calls``, or itself."""
+    """Return the candidate calls of a JSON value: the items in a list or ``tool_calls``, else the value."""
     items = value.get("tool_calls", [value]) if isinstance(value, dict) else value
     return items if isinstance(items, list) else [value]
 
@@ -218,7 +219,10 @@ Schemas: TypeAlias = "Mapping[str, JsonFields]"
 
 
 class _Match(NamedTuple):
-    """Calls, and the end of their text. A match without calls means undecided; None means no call."""
+    """Calls, and the position where their text ends.
+
+    A match without calls is undecided; None in place of a match means that there is no call.
+    """
 
     calls: tuple[ToolCall, ...]
     end: int
@@ -228,10 +232,10 @@ _NOT_YET = _Match((), 0)
 
 
 class TextCalls:
-    """Scans streamed text for calls. `feed` the text, then `finish`.
+    """Scans streamed text for calls. Pass the text to `feed`, then call `finish`.
 
     Args:
-        extra: Schemas of further tools, by name.
+        extra: Schemas of additional tools, by name.
     """
 
     def __init__(self, tools: Sequence[JsonFields], extra: Schemas | None = None) -> None:
@@ -264,8 +268,8 @@ class TextCalls:
 
         Args:
             is_cut: Whether the response ended at a limit, so that an unfinished call is ignored.
-            has_thought: True if reasoning tags were already removed. If not, text before a lone ``</think>``
-                is reasoning, and calls in it are ignored.
+            has_thought: True if reasoning tags have already been removed. If not, text before a lone
+                ``</think>`` is reasoning, and calls in it are ignored.
         """
         held, self.held = self.held, ""
         thinking, close, answer = held.partition(ThinkSplitter.CLOSE)
@@ -299,7 +303,7 @@ def schemas_of(tools: Sequence[JsonFields]) -> dict[str, JsonFields]:
 
 
 class _CallReader:
-    """Reads calls at positions of one text.
+    """Reads the calls at given positions of a text.
 
     Args:
         schemas: JSON Schema of each tool's arguments, by tool name.
@@ -372,14 +376,14 @@ class _CallReader:
         else:
             if position == len(self._text):
                 return _Match(tuple(calls), position)
-        self._no_lines.update(visited)  # their common continuation has no calls
+        self._no_lines.update(visited)  # all these lines lead to the same text, which is not a call
         return None
 
     def _may_be(self, marker: Marker, start: int) -> bool:
         return marker.may_begin(self._text[start : start + _MARKER_CHARS])
 
     def _line(self, start: int) -> _Match | None:
-        """Read ``name(...)``, or ``Action:`` with such a call or with a name and ``Action Input:``."""
+        """Read ``name(...)``, ``Action: name(...)``, or ``Action: name`` followed by ``Action Input:``."""
         text, action = self._text, ACTION.at.match(self._text, start)
         begin = action.end() if action else start
         word = _LINE_NAME.match(text, begin)
@@ -483,7 +487,7 @@ class _CallReader:
         return _Match(good, end) if good and len(good) == len(calls) else None
 
     def _may_be_json_call(self, start: int) -> bool:
-        """Return False if the first key, or the name in its value, excludes a call."""
+        """Return False if the first key, or the tool name in its value, rules out a call."""
         brackets = _BRACKETS.match(self._text, start)
         rest = brackets.end() if brackets else start
         if rest == len(self._text):
@@ -540,7 +544,7 @@ class _CallReader:
         return self._named(start)
 
     def _python(self, start: int) -> _Match | None:
-        """Read calls in Python syntax, in a list: ``[look(word="a"), now()]``."""
+        """Read a list of calls in Python syntax: ``[look(word="a"), now()]``."""
         ends = [at for tag in self._forms.closings if (at := self._text.find(tag, start)) >= 0]
         if not ends:
             return self._pending()
@@ -591,7 +595,7 @@ class _CallReader:
         return self._checked(name, self._text[start:end], closing.end() if closing else end)
 
     def _element(self, form: Element, start: int) -> _Match | None:
-        """Read a call in a separate tag, with JSON in it or with a tag per argument."""
+        """Read a call in a tag of its own, with JSON inside or with a tag for each argument."""
         text, begin = self._text, start + len(form.prefix)
         named = _XML_NAME.match(text, begin)
         end = named.end() if named else begin
@@ -625,7 +629,7 @@ class _CallReader:
         return match.calls[0] if match else None
 
     def _checked(self, name: str, raw_arguments: object, end: int) -> _Match | None:
-        """Return the call if it obeys rule 1, else None."""
+        """Return the call if it obeys rule 1 of this module, else None."""
         known = self._known(name)
         if known is None:
             return None
@@ -636,7 +640,7 @@ class _CallReader:
 
 
 def python_arguments(call: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """Return the arguments of a call in Python syntax; None if they are not literals, or too many.
+    """Return the arguments of a call in Python syntax; None if some are not literals, or too many.
 
     Args:
         names: Names for the positional arguments.

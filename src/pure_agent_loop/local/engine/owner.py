@@ -1,4 +1,4 @@
-"""Find the owner of a local port: any user can open a port, and the server there can read all requests."""
+"""Find the owner of a local port: any user can open one, and the server on it can read all requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def owner_of(port: int) -> Owner:
     listeners = [*_listeners(port, Path("/proc/net/tcp")), *_listeners(port, Path("/proc/net/tcp6"))]
     if sys.platform == "win32" or not listeners:
         return Owner("an unknown account", is_safe=False)
-    # Check every listener, because the addresses decide which listener gets the request.
+    # Several listeners may use the port on different addresses, and any of them may get the request.
     stranger = next((user for user, _ in listeners if user != os.getuid() and user >= _MIN_PERSON), None)
     if stranger is not None:
         return Owner(f"the account {_account(stranger)}", is_safe=False)

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
         print(READY.decode(), flush=True)  # noqa: T201 - the starter reads it from the pipe
     Leases(listener, key, options.idle).serve()
     _remove_state(options.state, key)
-    # Skip the engine's destructor, which waits for its threads forever; no state needs saving.
+    # Skip the engine's destructor, which would wait for its threads forever; no state needs to be saved.
     os._exit(0)
 
 
@@ -105,7 +105,7 @@ def _count_parameters(url: str, key: str) -> int:
 
 def _remove_state(path: Path, key: str) -> None:
     """Delete this server's state file, unless a newer server has replaced it."""
-    # Meanwhile, the start lock prevents a new file from being written.
+    # While this process holds the start lock, no new file can be written.
     with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError):
         if read_json(path.read_text(encoding="utf-8"))["key"] == key:
             path.unlink()
@@ -126,7 +126,7 @@ class Leases:
         self._selector = selectors.DefaultSelector()
         # Connection -> received part of the handshake; None once leased.
         self._open: dict[socket.socket, bytes | None] = {}
-        # The grace period is for a starting process that is slow to connect.
+        # The process that started this server may be slow to connect, so allow it a grace period.
         self._ends_at = time.monotonic() + max(idle, grace)
 
     def serve(self) -> None:
@@ -168,7 +168,7 @@ class Leases:
             self._drop(connection)
 
     def _read_handshake(self, connection: socket.socket, handshake: bytes) -> bool:
-        """Add received bytes to the handshake; return False if they are not the key."""
+        """Store the handshake so far; return False if it is too long, or complete but not the key."""
         self._open[connection] = handshake
         if not handshake.endswith(b"\n"):
             return len(handshake) < LINE_LIMIT

@@ -15,7 +15,7 @@ _KEY = "pure_agent_loop.subscribed"
 
 
 class Changes(InMemorySubscriptionBus):
-    """A notifier of resource changes, in the form of each protocol version."""
+    """Notifies clients of resource changes, in the form that each client's protocol version requires."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Changes(InMemorySubscriptionBus):
         return super().subscribe(listener)
 
     def add(self, context: Any, uri: str) -> None:
-        """Answer ``resources/subscribe`` of protocol versions before 2026.
+        """Subscribe a connection to a URI, for ``resources/subscribe`` of protocol versions before 2026.
 
         Raises:
             ValueError: The connection has too many subscriptions.
@@ -53,7 +53,7 @@ class Changes(InMemorySubscriptionBus):
         subscribed.uris.add(uri)
 
     def remove(self, context: Any, uri: str) -> None:
-        """Answer ``resources/unsubscribe``."""
+        """Cancel a connection's subscription to a URI, for ``resources/unsubscribe``."""
         subscribed = connection_of(context).state.get(_KEY)
         if subscribed is not None:
             subscribed.uris.discard(uri)

@@ -19,7 +19,7 @@ class Mounted:
     """An ASGI application. Authentication, host checks and limits must be applied before this application.
 
     Args:
-        name_of: Returns the requester's name from the scope: a session belongs to its creator.
+        name_of: Returns the requester's name from the scope; a protocol session belongs to its creator.
         max_body: Maximum bytes per request.
     """
 

@@ -11,7 +11,7 @@ PARTS = ("image_url", "file", "input_audio")
 
 
 class OneCall:
-    """A model that makes one call and then ends; it represents an MCP client.
+    """Takes the place of the model in a run: makes the one call of an MCP client, then ends the run.
 
     Args:
         tool: The tool.

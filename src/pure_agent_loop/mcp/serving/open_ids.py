@@ -30,7 +30,7 @@ def _duplicate_id(number: Any) -> str:
 
 @asynccontextmanager
 async def checked_lines(reading: Any, writing: Any) -> AsyncIterator[tuple[Any, Any]]:
-    """Yield SDK streams without the rejected messages, whose sender gets an error."""
+    """Yield SDK streams without the messages that are rejected here; their sender gets an error."""
     lines = _Lines(writing)
     forward, passed = anyio.create_memory_object_stream[Any](0)
     async with anyio.create_task_group() as group:

@@ -55,14 +55,14 @@ class Published:
         app = create_app(agent, published=published)
 
     Functions for prompts and resources are called like tools: docstrings and annotations describe them, they
-    may take a `RunContext`, and the audit log records them. These functions must be read-only.
+    may take a `RunContext`, and the audit log records their calls. These functions must be read-only.
 
     Args:
-        prompts: Each returns a user message: a string, an `Image`, a `File`, or a list of these. The
+        prompts: Functions that return a user message: a string, an `Image`, a `File`, or a list of these. The
             parameters of the function are the prompt's arguments; ``Literal`` values are completed.
-        resources: By URI or by URI template such as ``notes://{day}``: ``{name}`` matches one path segment,
-            ``{+name}`` one or more. Each function takes the placeholders of its template as parameters, and
-            returns a string, an `Image`, a `File`, or a JSON value.
+        resources: Functions by URI or by URI template such as ``notes://{day}``: ``{name}`` matches one path
+            segment, ``{+name}`` one or more. Each function takes the placeholders of its template as
+            parameters, and returns a string, an `Image`, a `File`, or a JSON value.
 
     Raises:
         ConfigError: Two prompts have the same name, or a URI is invalid or does not fit its function.
@@ -98,7 +98,7 @@ class Published:
 
 
 def choices(tool: Tool, argument: str) -> list[str]:
-    """Return the allowed values of an argument, if they are a list."""
+    """Return the allowed values of an argument; empty if it has no list of them."""
     field = tool.parameters.get("properties", {}).get(argument, {})
     return [str(value) for value in field.get("enum", ())]
 

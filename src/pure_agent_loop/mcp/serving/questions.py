@@ -51,7 +51,7 @@ def _wanted(context: Any, level: str) -> bool:
 
 
 class Turn:
-    """A call's hold on the lock for calls that change something; released while a person is asked."""
+    """A call's hold on the lock for calls that change something; released while a person is being asked."""
 
     def __init__(self, lock: asyncio.Lock) -> None:
         self._lock, self._is_mine = lock, False
@@ -73,7 +73,7 @@ class ClientLink:
 
     Args:
         name: The tool, the agent, the prompt or the resource.
-        answers: The answers, if the client repeats the call with them.
+        answers: The user's answers, if the client is repeating the call with them.
     """
 
     def __init__(self, context: Any, name: str, answers: Any, *, reports_progress: bool) -> None:
@@ -99,19 +99,19 @@ class ClientLink:
         Raises:
             ToolExecutionError: The client cannot ask.
         """
-        # Clients of the 2026 protocol repeat the whole call with the answer, so there is no form to wait for.
+        # Clients of the 2026 protocol cannot answer a running tool: they would repeat the whole call instead.
         if not self._can_ask or is_modern(self._context):
             raise ToolExecutionError(model_text("mcp_nobody"))
         result = await self._context.session.elicit_form(question, schema, self._context.request_id)
         return result.content or {} if result.action == "accept" else None
 
     async def ask(self, request: PermissionRequest) -> Permission:
-        """Answer permission requests; for ``Agent(on_ask=...)``."""
+        """Have the client's user answer a permission request; for ``Agent(on_ask=...)``."""
         if not self._can_ask:
             return Permission("deny", model_text("mcp_nobody"))
         is_open = request.question is not None
         if not is_modern(self._context):
-            turn = self.turn if current_call() is None else None  # release it only before the call starts
+            turn = self.turn if current_call() is None else None  # released only before the call starts
             if turn is not None:
                 turn.leave()
             result = await self._context.session.elicit_form(

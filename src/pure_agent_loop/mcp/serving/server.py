@@ -346,12 +346,12 @@ class AgentServer:
 
 
 def _is_notified_uri(uri: str) -> bool:
-    """Return whether notifications use this spelling of a URI: they use only one per session."""
+    """Return whether notifications use this spelling of a URI: for each session, they use only one."""
     return not uri.startswith(SESSIONS) or uri == uri_of(session_at(uri))
 
 
 async def serve_stdio(agent_server: AgentServer) -> None:
-    """Serve on standard input and output until the input ends. Other code must not write there."""
+    """Serve on standard input and output until the input ends. Other code must not use either of them."""
     sdk_server = agent_server.server()
     async with stdio_server() as streams, checked_lines(*streams) as (reading, writing):
         await sdk_server.run(reading, writing, sdk_server.create_initialization_options())

@@ -39,7 +39,7 @@ def _me_model(person: Person, request: ApiRequest) -> models.SignedInUser:
 
 
 async def signed_in(request: ApiRequest) -> Response:
-    """Return the authenticated person, or null instead of a 401, which browsers would log as an error."""
+    """Return the authenticated person; null if there is none, because browsers log a 401 as an error."""
     person: Person | None = request.person
     me = None if person is None else _me_model(person, request).model_dump(mode="json")
     return JSONResponse({"person": me})
@@ -117,7 +117,7 @@ async def _look(request: ApiRequest) -> models.ServerCheck:
     server, start = _server(request), time.monotonic()
     resources: Sequence[tuple[str, str]] = []
     prompts: list[tuple[str, str]] = []
-    with contextlib.suppress(ToolExecutionError):  # the returned server state has the error
+    with contextlib.suppress(ToolExecutionError):  # the server state returned below includes the error
         await server.look()
         if server.has_prompts:
             prompts = [

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport
 
 TITLE = 200  # characters
-MAX_READ = 300_000  # bytes of a file in which to look for the passage that an edit replaces
+MAX_READ = 300_000  # maximum bytes of a file to search for the passage that an edit replaces
 _FORK = re.compile(r" \(fork(?: \d+)?\)$")
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
@@ -47,7 +47,7 @@ def run_model(info: RunInfo, person: Person) -> models.RunBody:
 async def send(
     service: Service, person: Person, body: models.Message, key: str = ""
 ) -> tuple[models.RunBody, bool]:
-    """Start a run. Return the run and whether it is new: an idempotency key may match an older run."""
+    """Start a run, or find the earlier run with the same idempotency key; return it and whether it is new."""
     key_hash = hash_key(person, key, body)
     if (existing := service.hub.find_by_key(key_hash)) is not None:
         return run_model(existing, person), False
@@ -67,7 +67,7 @@ async def _start(
     key_hash: str,
 ) -> tuple[models.RunBody, bool]:
     text = await _with_mentions(service, person, service.hub.agent_for(agent, session), body.text)
-    # A concurrent request with this key started the run.
+    # A concurrent request with this key has already started the run.
     if (existing := service.hub.find_by_key(key_hash)) is not None:
         return run_model(existing, person), False
     model = _chosen_model(service, service.hub.agent_for(agent, session), body.model)
@@ -93,7 +93,10 @@ def _chosen_model(service: Service, agent: str, model: str | None) -> str:
 
 
 async def _check_nothing_pending(service: Service, session: str) -> None:
-    """Reject a message to a session that another program suspended; the hub checks this server's runs."""
+    """Reject a message to a session that another program has suspended.
+
+    For a session with runs of this server, the hub makes this check.
+    """
     if not service.hub.of_session(session):
         sessions = service.hub.sessions
         questions = await asyncio.to_thread(sessions.questions, session)
@@ -182,7 +185,7 @@ def title_of(service: Service, session: str) -> str:
 
 async def _copy(service: Service, session: str, step: int | None, new: str) -> None:
     try:
-        async with service.hub.turn(session):  # blocks answers during the copy
+        async with service.hub.turn(session):  # prevents answers from being recorded during the copy
             await asyncio.to_thread(service.hub.sessions.fork, session, step, new)
     except ConfigError as error:
         raise HttpProblem(409, error) from error
@@ -215,7 +218,7 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
 
 
 async def _wait_on(hub: Hub, person: Person, session: str, new: str) -> None:
-    """Make a fork wait for its own answers to the session's pending questions."""
+    """If the session is waiting for answers, make its fork wait for answers of its own."""
     waiting = next((run for run in reversed(hub.of_session(session)) if run.state in WAITING), None)
     if waiting is None or waiting.agent not in hub.agents:
         return
@@ -226,7 +229,7 @@ async def _wait_on(hub: Hub, person: Person, session: str, new: str) -> None:
 
 
 def _fork_title(service: Service, person: Person, title: str) -> str:
-    """Return a title for a fork that none of the person's sessions has, such as ``TITLE (fork 2)``."""
+    """Return a title for a fork, such as ``TITLE (fork 2)``, that no session of the person has yet."""
     taken = {name for one, name in service.hub.file.labels["title"].items() if person.owns(one)}
     endings = (" (fork)", *(f" (fork {number})" for number in range(2, len(taken) + 3)))
     names = (f"{_FORK.sub('', title)[: TITLE - len(ending)]}{ending}" for ending in endings)
@@ -236,7 +239,7 @@ def _fork_title(service: Service, person: Person, title: str) -> str:
 async def answer(service: Service, person: Person, session: str, body: models.VerdictBody) -> models.Done:
     """Answer a question.
 
-    This needs the role ``approve``; for a running tool's question, owning the session is enough.
+    This requires the role ``approve``, except that the session's owner may answer a running tool's question.
     """
     live = service.hub.live(session)
     is_live = live is not None and body.call_id in live.asked
@@ -348,7 +351,7 @@ def _passage(agent: Agent | None, question: PermissionRequest) -> dict[str, Any]
 
 
 async def questions_of(service: Service, person: Person, session: str) -> list[models.Question]:
-    """Return a session's pending questions, without arguments and reasons that the person may not see."""
+    """Return a session's pending questions, without the arguments and reasons that the person may not see."""
     visibility = service.settings.visibility_of(person)
     pending = [
         question

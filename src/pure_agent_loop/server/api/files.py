@@ -54,7 +54,7 @@ class _FilePart:
 def files_of(records: Sequence[Record], visibility: Visibility) -> list[_FilePart]:
     """Return a session's visible files, from tool results and from people's messages, in recorded order.
 
-    Only files that the model received are included, so none that a hook removed.
+    Files that a hook removed are left out, because the model never received them.
     """
     tools: dict[str, str] = {}
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}  # key: (call id, 0); for a message, ("", number)
@@ -129,7 +129,7 @@ async def _files(request: ApiRequest) -> list[_FilePart]:
         loaded = await asyncio.to_thread(hub.sessions.store.read, session)
     except LookupError:
         if hub.of_session(session):
-            return []  # the run has started, but its session is not stored yet
+            return []  # the run has started, but its session has not been stored yet
         raise
     return await asyncio.to_thread(files_of, loaded.records, visibility)
 

@@ -35,7 +35,7 @@ def _to_int(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# 3.0 is an integer in JSON Schema, and in languages that only have floats.
+# JSON Schema accepts 3.0 as an integer, and languages that only have floats may send it.
 INTEGER = BeforeValidator(_to_int)
 Step = Annotated[int, Field(ge=1, le=10_000_000), INTEGER]
 
@@ -47,7 +47,7 @@ class Body(BaseModel):
 
 
 def _rule(condition: dict[str, Any], consequence: dict[str, Any]) -> ConfigDict:
-    """Add to a body's schema a rule between its fields, which the operation enforces."""
+    """Return a configuration that adds a rule about several fields to a schema; the operation enforces it."""
     return ConfigDict(json_schema_extra={"if": condition, "then": consequence})
 
 

@@ -201,7 +201,10 @@ def _about(sent: SentRequest) -> RequestAbout:
 
 
 def _read(request: ApiRequest, first: int, last: int) -> list[SentRequest]:
-    """Return requests by number, from 1. Numbers up to 0 count from the end."""
+    """Return the requests from number `first` to number `last`, counted from 1.
+
+    A `first` of 0 or less counts from the end; a `last` of 0 sets no limit.
+    """
     records = request.service.hub.sessions.store.read(session_in(request)).records
     total = sum(record.type == "state" and bool(record.data.get("awaiting")) for record in records)
     first = first if first > 0 else total + first

@@ -13,7 +13,7 @@ from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation
 from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.support.language import in_each_language, notice
 
-# States that only firings have; each has a description. All other states are those of runs.
+# States of a firing that a run cannot have, each with a description; all other states are those of runs.
 _FIRING = (
     "due",
     "answered",

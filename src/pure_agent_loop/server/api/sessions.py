@@ -32,10 +32,10 @@ from pure_agent_loop.support.language import notice
 
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')  # unsafe characters in a file name
 _TYPES = {"markdown": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}
-PINNED = 1e12  # seconds that are added to sort pinned sessions first
+PINNED = 1e12  # seconds added to a pinned session's time, so that it sorts first
 AROUND = 30  # characters of context before a search result
 _OF_TASK = re.compile(r"(.+)\.[\w-]+-[0-9a-f]{6,8}")
-_CUT = 64  # length of a subagent's session id if the parent's id in it was truncated
+_CUT = 64  # length of a subagent's session id in which the parent's id has been truncated
 _HIDDEN = ("thinking", "notice")  # kinds of entries hidden from people without full visibility
 _ONE = "/api/sessions/{session}"
 _ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
@@ -122,7 +122,7 @@ async def _get(request: ApiRequest) -> models.SessionBody:
     except LookupError:
         if not runs:
             raise
-        # The run has started, but its session is not stored yet.
+        # The run has started, but its session has not been stored yet.
         loaded, story = None, Story(title=runs[0].task)
     visibility = request.service.settings.visibility_of(request.person)
     files = files_of(loaded.records, visibility) if loaded else []
@@ -166,7 +166,7 @@ def _page(entries: Sequence[Entry], query: models.EntriesQuery) -> list[tuple[in
 def _with_answers(
     page: Sequence[tuple[int, Entry]], runs: Sequence[RunInfo], given_of: Callable[[str], list[GivenAnswer]]
 ) -> list[tuple[int, Entry]]:
-    """Return a page with people's answers added, which durable runs store outside the session."""
+    """Add people's answers to a page of entries; durable runs store them outside the session."""
     given: dict[str, list[GivenAnswer]] = {}
     entries = []
     for number, entry in page:
@@ -183,7 +183,7 @@ def _with_answers(
 
 
 def _run_at(time: float, runs: Sequence[RunInfo]) -> RunInfo | None:
-    """Return the newest run that had started by a time."""
+    """Return the newest run that had started by a given time."""
     return next((run for run in reversed(runs) if run.created <= time), None)
 
 
@@ -198,7 +198,7 @@ def _shown(entry: Entry, visibility: Visibility, run: RunInfo | None) -> dict[st
 
 
 def seen_by(request: ApiRequest, session: str) -> Callable[[Entry], Entry | None]:
-    """Return a function that reduces a session entry to what the person may see; None if it is hidden."""
+    """Return a function that reduces an entry to what the person may see; a hidden entry becomes None."""
     visibility = request.service.settings.visibility_of(request.person)
     runs = request.service.hub.of_session(session)
 
@@ -273,7 +273,7 @@ async def _edit(request: ApiRequest) -> Response:
 
 
 def _label(kind: str, text_of: Callable[[Any], str]) -> Handler:
-    """Return the handler that labels a session and its versions with a string from the request body."""
+    """Return a handler that labels a session and its versions with a string from the request body."""
 
     async def handle(request: ApiRequest) -> None:
         session = session_in(request)

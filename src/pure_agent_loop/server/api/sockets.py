@@ -38,7 +38,7 @@ MAX_WATCHED = 100  # sessions per connection
 TRY_LATER, GOING_AWAY, POLICY = 1013, 1001, 1008
 MAX_ERRORS = 50  # rejected messages per connection
 _ENVELOPE = ("type", "id", "session", "run", "after", "key")
-# Actions on a run or a session: the body, the field with the target's id, the function.
+# Actions by message type: the body's model, the field with the run's or session's id, the function.
 _ACTIONS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
     "steer": (models.Steer, "run", actions.steer),
     "stop": (models.Stop, "run", actions.stop),
@@ -92,7 +92,7 @@ class Socket:
                 if self._errors > MAX_ERRORS:
                     await self._close(POLICY, "too many invalid messages")
                     return
-        except (WebSocketDisconnect, KeyError, RuntimeError):  # the client disconnected or sent bytes
+        except (WebSocketDisconnect, KeyError, RuntimeError):  # the client has left or sent binary data
             await self._close(1003, "text frames only")
 
     async def _handle(self, text: str) -> None:
@@ -115,13 +115,13 @@ class Socket:
         await self._socket.send_text(json.dumps({"control": control, **fields}))
 
     async def _close(self, code: int, reason: str) -> None:
-        with Interrupt() as block:  # a slow client receives the reason only after the buffered events
+        with Interrupt() as block:  # limited, because a slow client must first receive the buffered events
             block.after(CLOSE_FACTOR * self._service.settings.viewer_seconds)
             try:
                 await self._socket.close(code, reason)
             except RuntimeError:
                 return  # already closed
-        if block.fired:  # without this, the client would wait on a dead connection
+        if block.fired:  # without this, the client would keep waiting on a dead connection
             self._service.metrics.count("pal_viewers_dropped_total", reason="unreachable")
             self._unreachable.set()
 
@@ -143,7 +143,7 @@ class Socket:
         channel = self._service.hub.channel(session)
         self._service.open_viewer(self._person, "websocket")
         channel.viewers += 1
-        # The task starts after this reply is sent, so events follow it.
+        # The task starts only after this reply has been sent, so the reply precedes all events.
         self._watching[session] = asyncio.ensure_future(
             self._follow(session, after, whole=message.get("whole") is True)
         )
@@ -209,7 +209,7 @@ def _required_text(message: Mapping[str, Any], name: str) -> str:
 
 
 def _inner(message: Mapping[str, Any], *kept: str) -> dict[str, Any]:
-    """Return a message without its envelope, as the body of the REST request."""
+    """Return a message without its envelope, as the body of the equivalent REST request."""
     return {name: value for name, value in message.items() if name in kept or name not in _ENVELOPE}
 
 

@@ -24,13 +24,13 @@ from pure_agent_loop.support.language import notice
 LAGGING = "too far behind"
 SLOW = "too slow"
 STOPPING = "the server stops"
-CLOSE_FACTOR = 3  # a dropped viewer may take this many times as long to accept the reason
+CLOSE_FACTOR = 3  # factor: how many `viewer_seconds` a dropped viewer may take to accept the reason
 PIECES = ("text_delta", "reasoning_delta", "tool_call_delta")
 _MEDIA = ("text/event-stream",)
 
 
 class DroppedError(Exception):
-    """A viewer was dropped; the text is the reason."""
+    """A viewer was dropped; the exception's text gives the reason."""
 
 
 class Viewer:
@@ -66,10 +66,10 @@ class Viewer:
 
         Args:
             send_event: Sends an event, given the entry and its JSON.
-            send_keep_alive: Called when no event came for a while.
+            send_keep_alive: Called when no event has come for a while.
 
         Raises:
-            DroppedError: The viewer is too slow, or the server stops.
+            DroppedError: The viewer is too slow, or the server is stopping.
         """
         channel, limits = self._channel, self._service.settings
         while True:
@@ -109,7 +109,7 @@ class EventResponse(Response):
         self._service, self._person, self._viewer, self._channel = service, person, viewer, channel
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI signature
-        """Send events until the viewer ends or the client disconnects."""
+        """Send events until the viewer's stream ends or the client disconnects."""
         self._service.open_viewer(self._person, "sse")
         self._channel.viewers += 1
         try:
@@ -142,7 +142,7 @@ class EventResponse(Response):
         except DroppedError as dropped:
             reason = str(dropped)
             self._service.metrics.count("pal_viewers_dropped_total", reason=reason)
-        with Interrupt() as block:  # a slow client receives the reason only after the buffered events
+        with Interrupt() as block:  # limited, because a slow client must first receive the buffered events
             block.after(CLOSE_FACTOR * self._service.settings.viewer_seconds)
             await write(f"event: end\ndata: {json.dumps({'reason': reason})}\n\n")
             await send({"type": "http.response.body", "body": b""})

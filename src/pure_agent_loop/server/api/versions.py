@@ -1,7 +1,7 @@
 """Versions of a conversation: each edit or retry of a message is a separate session.
 
-The session's label ``STEP PARENT`` names its origin: the first message that is not copied from the parent
-session replaces the parent's message after that step.
+A version's label ``STEP PARENT`` names its origin: up to that step, the session is a copy of the parent
+session; the message that follows replaces the parent's next message.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def _origin(hub: Hub, session: str) -> tuple[int, str] | None:
 
 
 def _owner(hub: Hub, session: str, step: int) -> str:
-    """Return the session with the first version of the message that follows a step of a session."""
+    """Return the session that contains the first version of the message after a session's step."""
     while (origin := _origin(hub, session)) and origin[0] >= step:
         session = origin[1]
     return session
 
 
 async def versions_of(hub: Hub, session: str, entries: Sequence[Entry]) -> list[models.Versions]:
-    """Return the messages of a session that have several versions."""
+    """Return a session's messages that have several versions."""
     others = family(hub, session)
     if len(others) == 1:
         return []
@@ -48,16 +48,17 @@ async def versions_of(hub: Hub, session: str, entries: Sequence[Entry]) -> list[
         ):
             messages.setdefault(origin[0], {_owner(hub, session, origin[0])}).add(other)
     all_versions = [_versions(hub, session, *item, others, entries) for item in sorted(messages.items())]
-    return [versions for versions in all_versions if len(versions.sessions) > 1]  # others may be deleted
+    # Other versions may have been deleted.
+    return [versions for versions in all_versions if len(versions.sessions) > 1]
 
 
 def _versions(
     hub: Hub, session: str, step: int, found: set[str], others: Sequence[str], entries: Sequence[Entry]
 ) -> models.Versions:
     def version(other: str) -> str:
-        """Return which version of the message a session shows.
+        """Return the session whose version of the message another session shows.
 
-        Empty if the session has a different message after that step.
+        Empty if that other session already differs before the message.
         """
         while other not in found:
             origin = _origin(hub, other)

@@ -3,7 +3,7 @@
 run_request  a request for a run, independent of its protocol
 history      validation of chat-completions messages
 turn         a run that lasts as long as its request
-pending      suspended runs that wait for results from the caller's tools
+pending      suspended runs that are waiting for results from the caller's tools
 items        input items of the responses protocol
 replies      responses: complete, or as Server-Sent Events
 chat         /v1/models, /v1/chat/completions

@@ -112,7 +112,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 class _AguiWriter(PartWriter):
-    """Writes AG-UI events. Calls and text of one step share a parent message."""
+    """Writes AG-UI events. The calls and the text of a step share a parent message."""
 
     def __init__(self, turn: RequestRun, body: AguiBody) -> None:
         super().__init__(turn)

@@ -29,7 +29,7 @@ from pure_agent_loop.server.foreign.run_request import FunctionAbout, RunRequest
 from pure_agent_loop.server.foreign.turn import DONE, OutsideCall, RequestRun, agent_named
 from pure_agent_loop.server.problems import not_found
 
-# Unsupported fields of the protocol, with harmless values that are accepted.
+# Unsupported fields of the protocol, each with its harmless values, which are accepted.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "audio": (),
     "function_call": (),

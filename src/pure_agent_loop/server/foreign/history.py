@@ -27,7 +27,7 @@ class OpenModel(BaseModel):
 
 
 def unsupported_fields(unsupported: Mapping[str, Collection[Any]]) -> ConfigDict:
-    """Add unsupported fields to a schema, with the harmless values that are accepted."""
+    """Return a configuration that adds unsupported fields, with their harmless values, to a schema."""
     schemas = {name: {"enum": [None, *harmless]} for name, harmless in unsupported.items()}
     return ConfigDict(json_schema_extra=lambda schema: schema["properties"].update(schemas))
 

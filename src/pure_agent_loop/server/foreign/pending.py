@@ -1,8 +1,8 @@
-"""Suspended runs that wait for results from the caller's tools.
+"""Suspended runs that are waiting for results from the caller's tools.
 
-A response with calls to the caller's tools ends the request; their results arrive in the next request. The
-caller's messages lack the calls to the agent's own tools, so the run's state is saved here, and the run is
-resumed from the saved state. If the state has expired, a new run starts from the caller's messages.
+A response with calls to the caller's tools ends the request; the results of these calls arrive in the next
+request. That request's messages lack the agent's calls to its own tools, so the run's state is saved here,
+and the run is resumed from it. If the saved state has expired, a new run starts from the caller's messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PendingCalls:
         self._bytes = 0
 
     def save(self, person: Person, request: RunRequest, state: QueryState, calls: Mapping[str, str]) -> None:
-        """Save a run that waits for its caller. The oldest and expired runs are dropped."""
+        """Save a run that is waiting for its caller; drop expired runs, and the oldest above `MAX_BYTES`."""
         packed = zlib.compress(json.dumps(state.to_dict()).encode(), 1)
         count = len(request.messages)
         expires = time.monotonic() + EXPIRY_SECONDS
@@ -56,7 +56,7 @@ class PendingCalls:
             self._bytes -= len(self._runs.popitem(last=False)[1].state)
 
     def resume(self, person: Person, request: RunRequest) -> dict[str, Any] | None:
-        """Return the saved state that a request's results belong to, with the results added; None if missing.
+        """Add a request's results to the saved state they belong to, and return it; None if there is none.
 
         The saved run remains, so that the caller can repeat a failed request.
         """

@@ -17,7 +17,7 @@ from pure_agent_loop.server.api.streams import first_of, wait_disconnect
 from pure_agent_loop.server.foreign.turn import Chunk, OutsideCall, RequestRun
 from pure_agent_loop.server.problems import HttpProblem
 
-STOP_SECONDS = 5.0  # time for a run to end after its client disconnected
+STOP_SECONDS = 5.0  # time for a run to end after its client has disconnected
 StreamEvent = dict[str, Any] | str
 Frames = AsyncGenerator[StreamEvent, None]
 
@@ -34,7 +34,7 @@ def error_stream(
     """Report an invalid request as a stream with an error event, as the protocol demands.
 
     Raises:
-        HttpProblem: The problem has a status other than 400 and 422.
+        HttpProblem: The problem has a status other than 400 or 422.
     """
     if problem.status not in (400, 422):
         raise problem
@@ -43,7 +43,7 @@ def error_stream(
 
 
 async def collect(turn: RequestRun, receive: Receive) -> list[Chunk]:
-    """Execute a run and return its whole output.
+    """Execute a run and return its complete output.
 
     Raises:
         HttpProblem: The run failed, or its client disconnected.

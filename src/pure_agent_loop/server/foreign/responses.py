@@ -27,8 +27,8 @@ from pure_agent_loop.server.foreign.replies import PartWriter, StreamEvent, Stre
 from pure_agent_loop.server.foreign.run_request import FunctionAbout, RunRequest, outside_tool
 from pure_agent_loop.server.foreign.turn import OutsideCall, RequestRun, agent_named
 
-# Unsupported fields of the protocol, with harmless values that are accepted. Responses are not stored, so a
-# request cannot refer to a previous one.
+# Unsupported fields of the protocol, each with its harmless values, which are accepted. Responses are not
+# stored, so a request cannot refer to an earlier response.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "access_programs": (),
     "background": (False,),

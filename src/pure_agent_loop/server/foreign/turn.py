@@ -129,10 +129,10 @@ class RequestRun:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the run in the server's limits, metrics and totals.
+        """Count the run, executed within the block, toward the server's limits, metrics and totals.
 
         Raises:
-            HttpProblem: A run limit is reached.
+            HttpProblem: A run limit has been reached.
         """
         with self.service.hub.ephemeral_run(self.person, self.run_request.agent) as info:
             try:

@@ -72,7 +72,7 @@ async def _chat(request: ApiRequest) -> Response:
 
 
 def _messages(message: UiMessage) -> list[Message]:
-    """Split a UI message, which combines all of an assistant's texts, calls and results."""
+    """Split a UI message, which combines all texts, calls and results of an assistant, into messages."""
     messages: list[Message] = []
     builder = _MessageBuilder(message.role)
     for ui_part in message.parts:

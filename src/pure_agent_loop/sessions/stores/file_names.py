@@ -7,7 +7,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 MAX_NAME = 150  # bytes; leaves room for suffixes: file systems allow 255
-# The suffix that `JsonlStore.repair` appends is not counted, so that any session can be repaired.
+# A suffix from `JsonlStore.repair` does not count toward the maximum length, so any session can be repaired.
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}?(\.repaired(-\d+)?)*")
 _DEVICES = {
     "CON",

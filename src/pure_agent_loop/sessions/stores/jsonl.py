@@ -173,7 +173,7 @@ class JsonlStore:
                 lock.release()
 
     def attend(self, session_id: str) -> SessionLock:
-        """Show other processes that a conversation has the session open, until the lock is released.
+        """Show other processes that a conversation has a session open, until the returned lock is released.
 
         The session can still be read and written by others.
 

@@ -2,8 +2,7 @@
 
 The rows hold the same lines as the files of `JsonlStore`. Each opening increments a number in the session's
 row (the fence), and an append writes only if the fence is still the writer's number. Therefore a writer that
-was
-frozen, considered dead and later resumed can no longer write.
+was frozen, and considered dead meanwhile, can no longer write when it resumes.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class PostgresLog(BaseLog):
         self._not_durable = [] if durable else [*self._not_durable, rows]
 
     def _insert_or_verify(self, execute: Execute, rows: dict[str, Any]) -> None:
-        """Insert rows, unless an earlier attempt has inserted them; the first row decides."""
+        """Insert rows unless the first one is there already; restore rows that a crash has lost."""
         if self._insert(execute, rows):
             return
         existing = execute(_LINE, (self.session_id, rows["before"] + 1)).fetchone()
@@ -165,7 +164,7 @@ class PostgresStore:
     """Store that keeps sessions in a PostgreSQL database. Needs the extra ``[durable]``.
 
     An open session is locked by its process. The lock is released when the session is closed, when the
-    process ends, or when the process has not shown activity for `lease` seconds. The store connects at first
+    process ends, or when the process has shown no activity for `lease` seconds. The store connects at first
     use, and creates missing tables. Do not connect through a pooler that gives each transaction a different
     connection.
 
@@ -258,7 +257,7 @@ class PostgresStore:
         return self.holder(session_id) is not None
 
     def holder(self, session_id: str) -> Holder | None:
-        """Return the owner of an open session, and whether it is alive; None if the session does not exist.
+        """Return a session's owner, and whether the owner is alive; None if the session does not exist.
 
         Raises:
             SessionReadError: The database cannot be read.
@@ -271,7 +270,8 @@ class PostgresStore:
         if not self.exists(session_id):
             raise not_found(session_id, self._pool.name)
         owner, token = self._owner.number(), secrets.token_hex(8)
-        # The session is taken over first, so that a writer that is considered dead cannot leave a row.
+        # The session is taken over first, so that a writer wrongly considered dead cannot add a row
+        # afterwards.
         self._pool.run(lambda execute: self._take(execute, session_id, owner, token, force=False))
         self._pool.run(lambda execute: execute(_DELETE, (session_id, token)))
 
@@ -292,7 +292,7 @@ class PostgresStore:
         return StoreOwner(self._pool, name, lease)
 
     def _take(self, execute: Execute, session_id: str, owner: int, token: str, *, force: bool) -> int:
-        """Take a session unless a live process has taken it. Return the fence."""
+        """Take a session unless a live process owns it. Return the fence."""
         while True:
             holder = self._pool.find_holder(execute, session_id)
             if holder is None:

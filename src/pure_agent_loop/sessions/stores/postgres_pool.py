@@ -5,9 +5,9 @@ Work may run twice: when a connection breaks, it is unknown whether the database
 
 ``psycopg_pool`` (3.3) was tried and is not used. That pool reports a wrong address or password only as a
 timeout, without the reason; this pool fails at once with the server's own message. After a restart of the
-server each pooled connection fails once, so `run` would still have to retry. A forked child gets the parent's
-connections, and none of the threads that open new ones, so `forget` would still be needed. Only the queue of
-slots (about 20 lines) could be removed, at the cost of four more threads in each process.
+server each pooled connection fails once, so `run` would still have to retry. A forked child inherits the
+parent's connections but not the threads that open new ones, so `forget` would still be needed. Only the queue
+of slots (about 20 lines) could be removed, at the cost of four more threads in each process.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _OPTIONS: dict[str, Any] = {
 # Connection errors, conflicts, starting and stopping servers, servers without free connections, and read-only
 # servers during a failover: these errors are temporary.
 _TRANSIENT = re.compile(r"08...|40001|40P01|57P0.|53300|25006")
-# Not `to_regclass`: its cache may be older than tables that another process has created.
+# Not `to_regclass`, because its cache may lack tables that another process has just created.
 _VERSION_TABLE = b"""
 SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'version'
@@ -95,7 +95,7 @@ SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (
     SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid
 )
 """
-# The row may have been deleted: other processes clean up after an owner that was silent for a day.
+# The row may be missing: other processes delete the row of an owner that has been silent for a day.
 _BEAT = """
 INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
 VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()
@@ -105,7 +105,8 @@ DELETE FROM @owners o WHERE beat < now() - greatest(interval '1 day', lease * in
 AND NOT EXISTS (SELECT FROM @sessions s WHERE s.owner = o.number)
 """
 _RELEASE = "UPDATE @sessions SET owner = NULL, token = NULL, since = NULL WHERE id = %s AND token = %s"
-# After a database restart all locks are gone, even those of live owners, which have one lease to retake them.
+# A database restart releases all locks, even those of live owners, who then have one lease to take them
+# again.
 _SELECT_HOLDER = """
 SELECT s.fence, s.owner, s.token, o.name, o.host, o.pid, extract(epoch FROM s.since)::float8,
     o.number IS NOT NULL
@@ -180,8 +181,8 @@ class ConnectionPool:
         Args:
             work: Function to call with a function that executes one statement and returns its cursor; `work`
                 may be called several times.
-            patience: Seconds to retry; None for the store's value. In a thread with a running event loop, at
-                most two seconds, because retries block the loop.
+            patience: Seconds to retry; None for the store's value. In a thread with a running event loop, two
+                seconds at most, because retries block the loop.
 
         Raises:
             SessionWriteError: The work failed, or its result is unknown.
@@ -195,7 +196,7 @@ class ConnectionPool:
                 return self._run_once(work)
             except (self._psycopg.Error, OSError) as error:
                 remaining = deadline - time.monotonic()
-                # No retry for a server that never answered: a wrong URL is more likely than an outage.
+                # No retry if the server has never answered: a wrong URL is more likely than an outage.
                 if remaining <= 0 or not self._is_prepared or not self._is_transient(error):
                     raise self._as_session_error(error, writing=writing) from error
             time.sleep(min(remaining, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - not a secret
@@ -211,7 +212,7 @@ class ConnectionPool:
                 connection = self._slots.get(timeout=1.0)
                 if connection is not None:
                     connection.close()
-        for _ in range(self._connections):  # wake waiting threads, so that they find the store closed
+        for _ in range(self._connections):  # wake waiting threads, so that they notice that it is closed
             self._slots.put(None)
 
     def forget(self) -> None:
@@ -300,7 +301,7 @@ class ConnectionPool:
         return f"postgresql://{host}/{parts.get('dbname') or ''} (schema {self._schema})"
 
     def _new_slots(self) -> queue.SimpleQueue[Connection | None]:
-        # A SimpleQueue is reentrant, as needed when a log is garbage-collected during a call.
+        # A SimpleQueue is reentrant: a log may be garbage-collected while its thread is using the queue.
         slots: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
         for _ in range(self._connections):
             slots.put(None)
@@ -373,7 +374,7 @@ class StoreOwner:
         self.forget()
 
     def forget(self) -> None:
-        """Reset, as is needed in a forked child: the heartbeat belongs to the parent."""
+        """Start without a heartbeat in a forked child: the existing one belongs to the parent."""
         abandon(getattr(self, "_connection", None))
         self.name = self._configured_name or f"{socket.gethostname()}-{os.getpid()}"
         self._pid = os.getpid()
@@ -398,7 +399,7 @@ class StoreOwner:
 
     def _start(self) -> None:
         """Write the first heartbeat, and renew it in a thread."""
-        with contextlib.suppress(import_psycopg().Error, OSError):  # if this fails, the thread tries again
+        with contextlib.suppress(import_psycopg().Error, OSError):  # if this fails, the thread will try again
             self._beat()
         self._thread = threading.Thread(target=self._renew_beats, name="pal-owner", daemon=True)
         self._thread.start()
@@ -450,9 +451,9 @@ class StoreOwner:
             raise
 
     def _renew(self, execute: Execute) -> None:
-        """Take the lock, unless it is held, and write a heartbeat, on the connection that holds the lock."""
-        # Repeated even if this owner seems to hold the lock: a previous connection's lock is released a
-        # little later.
+        """Take the lock, unless this connection already holds it, and write a heartbeat."""
+        # Tried at each heartbeat: the server may release the lock of a previous connection only after a
+        # while.
         execute(_TAKE_LOCK, (self._pool.lock_space, self._number, self._number))
         execute(_BEAT, (self._number, *self._identity()))
         while self._unreleased:

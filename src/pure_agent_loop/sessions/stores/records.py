@@ -33,7 +33,7 @@ _KEYS = {"id", "parent", "time", "type", "data"}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 MAX_PROBLEMS = 200
-BASE = "base"  # type of a record that later runs can start from, without the records before it
+BASE = "base"  # type of a record from which later runs can start, without reading earlier records
 # Occurs in the head of a base's line and never inside `data`: see rule 3 above.
 BASE_HEAD = f'"type":"{BASE}","data":'
 HEAD_CHARS = 250  # maximum length of a line up to `data`: ids are bounded
@@ -110,7 +110,7 @@ class Record:
 
 
 def _check_seal(line: bytes) -> bool:
-    """Return True if the line has a checksum, and it is right."""
+    """Return True if the line has a correct checksum."""
     position = line.rfind(_CRC)
     seal = _SEAL.fullmatch(line, position) if position >= 0 else None
     if seal is None:
@@ -171,7 +171,7 @@ class Transcript:
         end: Offset after the last finished line; bytes after it belong to an unfinished line.
         needs_newline: True if the last record is complete but lacks its newline.
         last_number: Highest number in the record ids, including an estimate for lost records.
-        base: Offsets of the newest ``base``, before and after its line; 0 if there is none.
+        base: Offsets where the line of the newest ``base`` begins and ends; 0 if there is none.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -234,7 +234,7 @@ class _TranscriptParser:
         return self._transcript
 
     def _salvage(self, line: bytes, start: int, why: str) -> int:
-        """Keep the complete records in a damaged line. Return the end of the last one."""
+        """Keep the complete records in a damaged line. Return the offset where the last one ends."""
         if line.endswith(b"\n") and not line.strip(_BLANKS):
             return 0
         bounds = [*_starts(line), len(line)]
@@ -250,9 +250,9 @@ class _TranscriptParser:
     def _read_piece(self, piece: bytes, start: int) -> int:
         """Keep the record at the start of a piece if it is complete. Return its length, or 0."""
         try:
-            # Only the end position matters, and in Latin-1 every byte is one character.
+            # In Latin-1 every byte is one character, so the end position is also the offset in bytes.
             _, end = DECODER.raw_decode(piece.decode("latin-1"))
-            # Pieces of two records can look like one record; the checksum shows the difference.
+            # Pieces of two records can look like one record, but then the checksum is wrong.
             record = Record.from_line(piece[:end], by_hand=False)
         except ValueError as error:
             why = str(error) if type(error) is ValueError else "it is truncated or overwritten"

@@ -71,10 +71,10 @@ _ADVICE = (
 
 
 class OpenFiles:
-    """Files of an open database in WAL mode, which SQLite continues to write after they are deleted.
+    """Files of an open database in WAL mode; SQLite would go on writing to them even if they were deleted.
 
     Args:
-        path: Path of the database. While the file is open, its inode is not reused.
+        path: Path of the database. Files are compared by inode, which is not reused while a file is open.
     """
 
     def __init__(self, path: Path) -> None:
@@ -249,7 +249,8 @@ class SqliteStore:
         with _as_session_errors(self.path, writing=True):
             connection = _connect(self.path)
             try:
-                # In one transaction, with synchronous FULL: the fence is on disk before the read.
+                # One transaction with synchronous FULL, so that the fence is on disk before the records are
+                # read.
                 connection.execute("PRAGMA synchronous = FULL")
                 with _transaction(connection):
                     if create:

@@ -19,7 +19,7 @@ _KNOWN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = (
     r"&(?:#\d{1,9}|#[xX][0-9a-fA-F]{1,8}|[A-Za-z][A-Za-z0-9]{1,31});?"
     r"|%[0-9A-Fa-f]{2}|\\0?[0-7]{1,3}|\\(?:u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}"
-    r"|U[0-9a-fA-F]{8}|[^\n\ruUx])"  # the end of an escape may follow in a stream
+    r"|U[0-9a-fA-F]{8}|[^\n\ruUx])"  # in a stream, the end of an escape may come later
 )
 # Word breaks: a line end with the next line's indent, and characters a terminal does not show. Breaks are
 # removed first, because an escape may contain one; quotes are removed last, because they may be escaped.
@@ -43,7 +43,7 @@ class Decoded:
 
     Args:
         is_printable: Whether an equals sign begins an escape, as in quoted-printable.
-        goes_on: Whether more text may follow; if so, an escape at the end that may continue is kept.
+        goes_on: Whether more text may follow; if so, an incomplete escape at the end is kept.
     """
 
     def __init__(self, written: str, *, is_printable: bool = False, goes_on: bool = False) -> None:
@@ -92,7 +92,7 @@ class Decoded:
         return self._places[::-1]
 
     def written_from(self, at: int) -> int:
-        """Return the original offset where a letter begins; the end offset is allowed."""
+        """Return the original offset where a letter begins; `at` may also be the end of the text."""
         for starts, origins in self._mapped():
             place = bisect_right(starts, at) - 1
             # Every second piece is a decoded escape: it maps to the start of the escape.

@@ -30,7 +30,7 @@ from pure_agent_loop.support.text import to_jsonable
 _DEPTH = 2  # levels of encoding, such as base64 of base64; a third would give eight times as many forms
 MIN_LENGTH = 8  # shorter values occur by chance in too many texts
 REMOVED = "[secret removed]"
-_PIECE = 5  # letters per piece; a text with a secret of n letters has a piece of it at a multiple of n - 4
+_PIECE = 5  # letters per piece; in a text, some piece of an n-letter secret begins at a multiple of n - 4
 _HEAD = 4
 _MAX_LINE_END = 3  # letters of a secret that may be shown if a line break follows them
 _LONG = 10_000
@@ -51,7 +51,7 @@ _SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", r
 _MAY_ESCAPE = re.compile("[&\\\\%'\"=\r\n\x1b]").search
 _SCALARS = frozenset({bool, int, float})
 _PLAIN = frozenset({NoneType, bool, int, float, str, bytes, dict, list, tuple})  # no clients
-# Attributes with clients, and with agents and tools that hold clients; see `secrets_of`.
+# Names of attributes that hold clients, or agents and tools with clients; see `secrets_of`.
 _HOLDING = (
     *("inner", "clients", "client", "llm", "agent", "handoffs", "definitions"),
     *("tools", "_tools", "toolsets", "compactor", "_kit"),
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 def forms_of(value: str) -> set[str]:
-    """Return a value, its form as `Decoded` reads it, and both in base64 and hexadecimal, once and twice.
+    """Return a value, its form as `Decoded` reads it, and both encoded once and twice (base64, hexadecimal).
 
     Escapes and broken lines need no form, because `Decoded` undoes them in the searched text.
     """
@@ -92,7 +92,7 @@ class Redactor:
     """Removes secrets from texts.
 
     Args:
-        secrets: Values to remove, with or without names; values under eight characters are ignored.
+        secrets: Values to remove, with or without names; values shorter than eight characters are ignored.
         env: Environment to search for secrets: values of variables whose names mark them as secret, and
             passwords in URLs; this process's environment if None.
 
@@ -110,7 +110,7 @@ class Redactor:
         self._env, self._shapes = os.environ if env is None else env, shapes
         self._given = _names_by_secret(secrets)
         self.of_clients: dict[str, str] = {}
-        # The last client, and the secrets of all other clients; the runs of an agent share this list.
+        # Cache of one entry: a client, and the secrets of all other clients. The runs of an agent share it.
         self._of_others: list[tuple[object, frozenset[tuple[str, str]]]] = [_NO_OTHERS]
         self._raw = _behind(self._env)
         self._later: tuple[dict[Any, Any], Redactor | None] = _now_in(self._raw), None
@@ -120,7 +120,7 @@ class Redactor:
         self._found = {value: name for value, name in secrets.items() if len(value) >= MIN_LENGTH}
         forms = ((form, name) for value, name in self._found.items() for form in forms_of(value))
         self._forms = {form: name for form, name in forms if len(form) >= MIN_LENGTH}
-        self.is_empty = not self._forms  # if True, keys are still found by shape
+        self.is_empty = not self._forms  # even if this is True, keys are found by shape
         self._by_piece: dict[str, set[str]] = {}
         self._by_head: dict[str, set[str]] = {}
         self._step = min(map(len, self._forms), default=MIN_LENGTH) - _PIECE + 1
@@ -137,7 +137,7 @@ class Redactor:
         return f"Redactor({len(self._forms)} forms of known secrets)"
 
     def as_of_now(self) -> Redactor:
-        """Return a redactor that includes secrets new in the environment; this one if there are none."""
+        """Return a redactor that includes new secrets in the environment; this one if there are none."""
         seen = _now_in(self._raw)
         if seen != self._later[0]:
             new, current = None, _by_value(_now_in(self._env))
@@ -173,7 +173,7 @@ class Redactor:
             self._learn(secrets)
 
     def _learn(self, secrets: Mapping[str, str]) -> None:
-        """Add secrets, by value, in one step for all threads."""
+        """Add secrets, by value; other threads see either all of them or none."""
         if secrets.keys() - self._given.keys():
             new = copy.copy(self)
             new._given = {**secrets, **self._given}
@@ -422,7 +422,7 @@ def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any
 
     Args:
         redact: True, False for no redaction, or a redactor, to which the clients' secrets are added.
-        client: The model client, or what holds clients; see `secrets_of`.
+        client: The model client, or an object that holds clients; see `secrets_of`.
         options: Fields of the client's requests; ``extra_headers`` and ``extra_query`` may hold keys.
 
     Raises:
@@ -462,7 +462,7 @@ def named_secrets(pairs: Iterable[tuple[str, Any]]) -> dict[str, str]:
 
 
 def secret_fields(fields: Any) -> dict[str, str]:
-    """Return header or query values that their names mark as secret, without a scheme, and their fields."""
+    """Return the secret values in headers or a query, by name: without a scheme, and also field by field."""
     secrets: list[tuple[str, str]] = []
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if isinstance(value, str) and _SECRET_NAME.search(str(name)):
@@ -503,7 +503,7 @@ def shown_url(url: str) -> str:
 
 
 def _gather(value: Any, texts: list[str]) -> bool:
-    """Collect a value's texts, including keys; False if it is not plain JSON or over 100 levels deep."""
+    """Collect a value's texts, including keys; False if it is not plain JSON, or is over 100 levels deep."""
     level = [value]
     for _ in range(100):  # level by level, because recursion would need a call per container
         below: list[Any] = []

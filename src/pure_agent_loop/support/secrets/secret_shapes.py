@@ -1,8 +1,8 @@
 """Find unknown secrets by shape: keys of known services, private keys, URLs, headers and assigned values.
 
-Long texts must be cheap to search. A text is scanned for a few words, and once for runs of sixteen
-key characters (a search for sixteen equal bytes). Patterns are tried only where these occur. Time is linear:
-a pattern reads at most a few thousand characters, and no part is scanned twice.
+Long texts must be cheap to search. A text is scanned for a few words and for runs of sixteen key characters
+(all mapped to one byte, so that a byte search finds them). Patterns are tried only where these occur. Time is
+linear: a pattern reads at most a few thousand characters, and no part is scanned twice.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _FIELD = lazy_pattern(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s
 _WORD = lazy_pattern("[A-Za-z0-9]")
 _MAX_LINES = 400
 
-# Short keys, too: most names that have this prefix and are not keys contain no digit.
+# Also finds short keys; requires a digit, because most other names with this prefix have none.
 _SHORT_KEY = lazy_pattern(r"(?<![\w-])sk[-_](?=\S{0,80}[0-9])\S{8}")
 
 _Spans = Iterator[tuple[int, int]]
@@ -149,7 +149,7 @@ def _found(data: Any, word: Any) -> Iterator[int]:
 
 
 def _keys(text: str, runs: bytes) -> _Spans:
-    """Yield keys of known services, in order. A run is searched together with its continuation."""
+    """Yield keys of known services, in order. A run is searched together with the key characters after it."""
     searched, at = 0, runs.find(_SHORTEST)
     while at >= 0:
         end = runs.find(b" ", at)
@@ -232,7 +232,7 @@ def _is_tight(operator: str | None) -> bool:
 
 
 def _is_mixed(value: str, is_password: bool) -> bool:
-    """Return True for a long enough value with a letter and a digit; in a password, a symbol also will do."""
+    """Return True for a long enough value with a letter and a digit (or, in a password, a symbol)."""
     is_long = len(value) >= (4 if is_password else _MIN_KEY)
     has_other = _DIGIT.search(value) or (is_password and _SIGN.search(value))
     return bool(is_long and _LETTER.search(value) and has_other)
@@ -274,7 +274,7 @@ def _private_keys(text: str, data: bytes) -> _Spans:
 
 
 def _end_of_key(text: str, start: int, limit: int) -> int:
-    """Return where a key's lines end; each line may have a prefix, such as from `grep -n`."""
+    """Return where a key's lines end; each line may have a prefix, such as that of `grep -n`."""
     end, at, has_body, is_last = start, start, False, False
     for _ in range(_MAX_LINES):
         stop = _BREAK.search(text, at, min(at + 20_000, limit))

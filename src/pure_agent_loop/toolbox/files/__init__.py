@@ -1,4 +1,4 @@
-"""Tools for the files of one folder. No path a model writes leads out of the folder.
+"""Tools for the files of one folder. No path that a model writes can lead out of the folder.
 
     reading       read_file, list_dir
     changes       write_file, edit_file

@@ -28,7 +28,7 @@ SAFE_FLAGS = (
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
-_OPENAT2 = 437  # the same number on every Linux architecture that Python supports, except Alpha
+_OPENAT2 = 437  # the call's number on every Linux architecture that Python supports, except Alpha
 _RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x08, 0x02
 _BUSY_TRIES = 100
 
@@ -129,7 +129,7 @@ def open_by_checking(root: Path, parts: Sequence[str], flags: int, mode: int) ->
 
 
 def require_below(root: Path, path: Path, descriptor: int | None = None) -> Path:
-    """Resolve a path; check that it is below `root` and, with a descriptor, that it is the opened file.
+    """Resolve a path, and check that it is below `root` and leads to the opened file (if one is given).
 
     Raises:
         OSError: ``EXDEV`` if a check fails, ``ELOOP`` for circular links.

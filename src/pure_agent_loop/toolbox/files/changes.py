@@ -25,7 +25,7 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2
-MAX_SHOWN_LINES = 40  # maximum removed lines shown, and maximum added lines
+MAX_SHOWN_LINES = 40  # maximum number of removed lines shown, and of added lines
 MAX_SHOWN_CHARS = 300  # maximum characters shown of a line
 MAX_PLACES = 20
 _TEXTS = ("content", "old_text", "new_text")
@@ -43,7 +43,7 @@ class ChangeTools:
         self._workspace = workspace
 
     def tools(self) -> list[Tool]:
-        """Return the tools, for ``Agent(tools=...)``; their calls are made in the order of the response."""
+        """Return the tools, for ``Agent(tools=...)``; their calls run in the order of the response."""
         root = self._workspace.named
         return [
             _ChangeTool(function, self, words=TOOLS[function.__name__], root=root, exclusive=True)
@@ -97,18 +97,20 @@ class ChangeTools:
         try:
             self._workspace.require_unprotected(path)
             name = obeyed_name(self._workspace.parts(path))
-        except WorkspaceError:  # the call itself raises this error again
+        except WorkspaceError:  # the call itself will raise this error again
             return ""
         return "" if name is None else model_text("obeyed_name", name=name)
 
     def objection(self, args: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str:
-        """Return why a call would fail. Otherwise record the file's state for the question, and return "".
+        """Return why a call would fail, or "".
+
+        If the call would succeed, the file's state is recorded, because a person will be asked about it.
 
         Args:
             args: Valid arguments of the call.
             earlier: Arguments of the earlier calls in the same response.
         """
-        contents: dict[str, bytes] = {}  # contents after the earlier calls
+        contents: dict[str, bytes] = {}  # contents of files after the earlier calls
         for other in earlier:
             with suppress(WorkspaceError):  # the earlier call will fail
                 contents[self._name(other["path"])] = self._planned(other, contents)
@@ -141,11 +143,11 @@ class ChangeTools:
         return "/".join(self._workspace.parts(path))
 
     def _require_known(self, path: str, texts: list[str], data: bytes | None) -> str:
-        """Check that the file's content is still what the model, and any person who was asked, has seen.
+        """Check that the file is still as the model saw it, and as any person who was asked saw it.
 
         Args:
             texts: Strings that, with the path, identify the call.
-            data: The whole new content; None if a part is changed.
+            data: The whole new content; None if only a part of the file is changed.
 
         Returns:
             The state of the file; see `KnownFiles`.
@@ -174,7 +176,7 @@ class ChangeTools:
             objection = model_text(
                 "changed_since_read", path=shown(path), what=_what_changed(known, seen, content)
             )
-        elif is_asked or asked is not None:  # no objection: the person sees the replaced content and decides
+        elif is_asked or asked is not None:  # no objection: the person sees the content to be replaced
             return state, ""
         elif seen is None and data is not None and content and known.has_reader:
             objection = model_text("not_read", path=shown(path), size=len(content))
@@ -204,12 +206,12 @@ class _ChangeTool(Tool):
     async def objection(
         self, args: dict[str, Any], earlier: Sequence[tuple[Tool, dict[str, Any]]] = ()
     ) -> tuple[str, str] | None:
-        """Return why a call would fail, such as content that the model has not seen; see `Tool`."""
+        """Return why a call would fail, such as that the model has not seen the file; see `Tool`."""
         own = [(tool, given) for tool, given in earlier if getattr(tool, "_changes", None) is self._changes]
         found = (tool._checked(given, current_prompts()) for tool, given in own)
         valid = [each for each in found if isinstance(each, dict)]  # invalid calls change nothing
         text = await call_user(self._changes.objection, self.schema.validate(args), valid)
-        # Other tools may also change the file, so the call may work after all.
+        # Other tools may also change the file, so the call may succeed after all.
         return (WorkspaceError.__name__, text) if text and len(own) == len(earlier) else None
 
 
@@ -285,7 +287,7 @@ def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[t
 
 
 def _starts(text: str, wanted: str, step: int) -> Iterator[int]:
-    """Yield a string's positions. Unlike a regular expression, ``str.find`` is always linear."""
+    """Yield where a string occurs. Unlike a regular expression, ``str.find`` always takes linear time."""
     at = text.find(wanted)
     while at >= 0:
         yield at

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pure_agent_loop.support.language import model_text
 
-MAX_CHARS = 1_000_000  # maximum characters of a file; in a larger file only similar lines are sought
+MAX_CHARS = 1_000_000  # maximum characters of a file; in a larger one, only similar lines are searched for
 MAX_PAIRS = 6  # maximum pairs of characters listed in a message
 _TOKEN = re.compile(
     r"""\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntr"'\\/])|&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});"""

@@ -36,7 +36,7 @@ class EncodedText:
         return cls(text, encoding, mark)
 
     def bytes_of(self, text: str) -> bytes:
-        """Encode another text in the same way."""
+        """Encode a new text for the file in the same way."""
         return self.mark + text.encode(self.encoding, _errors(self.encoding))
 
 
@@ -48,5 +48,5 @@ def is_binary(data: bytes) -> bool:
 
 
 def _errors(encoding: str) -> str:
-    """Return the error handler that preserves undecodable content (in UTF-16, complete code units)."""
+    """Return the error handler that preserves undecodable bytes (in UTF-16, only lone surrogates)."""
     return "surrogateescape" if encoding == "utf-8" else "surrogatepass"

@@ -116,7 +116,7 @@ class SearchScope:
             self._complete = walk.complete
 
     def _leaves_out(self, parts: tuple[str, ...], reads_files: bool) -> bool:
-        """Return True if a link's target in the workspace is wanted, but not searched under its own path."""
+        """Return True if the search wants a link's target, but does not reach the target by its own path."""
         base = os.path.realpath(self._workspace.root.joinpath(*self.start))
         target = Path(os.path.realpath(Path(base, *parts)))
         if not target.is_relative_to(self._workspace.root):
@@ -142,11 +142,11 @@ class SearchScope:
         return time.monotonic() >= self._deadline
 
     def enters(self, parts: tuple[str, ...]) -> bool:
-        """Return True if a folder is searched."""
+        """Return True if a folder is to be searched."""
         return not self.is_late() and not self._skips(parts[-1]) and self._pattern.may_contain(parts)
 
     def has(self, parts: tuple[str, ...]) -> bool:
-        """Return True if a file is searched."""
+        """Return True if a file is to be searched."""
         return not self._skips(parts[-1]) and self._pattern.matches(parts)
 
     def _skips(self, name: str) -> bool:
@@ -170,7 +170,7 @@ class Source:
         self.error: WorkspaceError | None = None
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the text. Leave out and note unreadable files."""
+        """Yield the text. Unreadable files are skipped, and mentioned in `notes`."""
         try:
             for name, data in self._files():
                 text = _lines_of(data)
@@ -179,7 +179,7 @@ class Source:
                 size = text.count(b"\n")
                 self._names.append(name)
                 self._sizes.append(size)
-                self._starts.append(self._next)  # appended last: another thread reads this list first
+                self._starts.append(self._next)  # appended last, because another thread reads this list first
                 # Empty lines between files keep a match's context within its file.
                 gap = b"\n" * self._options.pattern.context
                 self._next += size + len(gap)
@@ -217,7 +217,7 @@ class Source:
             return self._content(
                 self._workspace.readable(entry.folder.open(entry.parts[-1], os.O_RDONLY), name)
             )
-        except (OSError, WorkspaceError):  # removed or replaced since listed, not permitted, or a hard link
+        except (OSError, WorkspaceError):  # removed or replaced since the listing, unreadable, or a hard link
             self.notes.add(model_text("unread_files"))
             return None
 

@@ -1,7 +1,7 @@
-"""Remember the state of each file when the model last read or wrote it. The user may change files meanwhile.
+"""Remember each file's state at the model's last read or write, because the user may change the file.
 
-The state belongs to the model's history: to a session (kept on disk), else to a run. Outside of runs, and
-where each call is a separate run, the state belongs to the process.
+The states belong to the model's history: those of a session are kept on disk, and those of a run without a
+session end with the run. Outside of runs, and where each call is a separate run, they belong to the process.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class KnownFiles:
                 self._keep(key, after)
 
     def note_question(self, path: str, texts: Sequence[str], state: str) -> None:
-        """Record that a person is asked about a call that would change a file.
+        """Record that a person is being asked about a call that would change a file.
 
         Args:
             path: Relative to the workspace, with slashes.
@@ -107,7 +107,7 @@ class KnownFiles:
         return self._state_in_history(path) if state is None else state
 
     def take_question(self, path: str, texts: Sequence[str]) -> str | None:
-        """Remove and return the state recorded when a person was asked about this call; None if missing."""
+        """Remove and return the state recorded when a person was asked about this call, or None."""
         key = _question_key(path, texts)
         state = self._rows().get(key)
         if state is not None:
@@ -150,7 +150,7 @@ class KnownFiles:
         else:
             put_bounded(rows, path, state, MAX_FILES)
         if isinstance(owner, str):
-            with suppress(OSError):  # the state is then lost on restart
+            with suppress(OSError):  # then the state will be lost on restart
                 self._save(self._file(owner), rows)
 
     def _file(self, session_id: str) -> Path:

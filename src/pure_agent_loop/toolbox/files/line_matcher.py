@@ -5,9 +5,9 @@ regular expression may run forever, and Python cannot interrupt it.
 
     python -I line_matcher.py PATTERN_AS_HEX IGNORE_CASE CONTEXT
 
-A matching line is printed as ``12:text``, with a mark (character 1) before the match, a context line as
-``11-text``. The exit code is 2, with a message, for a bad pattern, and 3 for a failed search; it is never 1,
-which means "nothing found" in ripgrep.
+A matching line is printed as ``12:text``, with a mark (character 1) before the match. A context line is
+printed as ``11-text``. The exit code is 2, with a message, for a bad pattern, and 3 for a failed search; it
+is never 1, which means "nothing found" in ripgrep.
 """
 
 import re

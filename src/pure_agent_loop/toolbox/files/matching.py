@@ -83,10 +83,10 @@ class Matcher:
 
     @contextmanager
     def lines(self, pieces: Iterable[bytes], max_chars: int) -> Iterator[Iterator[MatchedLine]]:
-        """Yield matching lines while another thread writes the pieces to the child.
+        """Provide the matching lines in a context, while another thread writes the pieces to the child.
 
         Args:
-            pieces: UTF-8 text in whole lines; consumed or closed before this method ends.
+            pieces: UTF-8 text in whole lines; consumed or closed before the context ends.
         """
         process = _start(self._command)
         assert process.stdin is not None
@@ -134,7 +134,7 @@ def _environment() -> dict[str, str]:
 
 
 def _feed(pipe: IO[bytes], pieces: Iterable[bytes]) -> None:
-    with suppress(OSError), pipe:  # the child ended or was killed
+    with suppress(OSError), pipe:  # the child has ended or been killed
         for piece in pieces:
             pipe.write(piece)
     close = getattr(pieces, "close", None)
@@ -143,7 +143,7 @@ def _feed(pipe: IO[bytes], pieces: Iterable[bytes]) -> None:
 
 
 def _parse(pipe: IO[bytes], words: list[str], max_chars: int) -> Iterator[MatchedLine]:
-    """Parse lines such as ``12:text``, with a mark before the match; cut long lines to the part around it."""
+    """Parse lines such as ``12:text``; cut long lines to the part around the match, which a mark precedes."""
     for line in pipe:
         digits = len(line) - len(line.lstrip(b"0123456789"))
         if digits:  # skip the "--" between groups
@@ -160,7 +160,7 @@ def _shorten(text: str, words: list[str], max_chars: int) -> str:
     text = text.replace(START, "")
     if len(text) <= max_chars:
         return text
-    lower = text.lower()  # rarely changes the length, so positions stay valid
+    lower = text.lower()  # positions stay valid, unless this changes the length, which is rare
     positions = (lower.find(word, start) for word in words)
     return excerpt_around(text, next((at for at in positions if at >= 0), start), max_chars)
 
@@ -180,7 +180,7 @@ def find_ripgrep(root: Path) -> str | None:
 
 @functools.lru_cache(maxsize=8)
 def _is_ripgrep(path: str) -> bool:
-    """Check the version, because a broken wrapper script exits as ripgrep does if nothing matches."""
+    """Check the version, because a broken wrapper script may exit like ripgrep that has found nothing."""
     return _run_once((path, "--no-config", "--version")).stdout.startswith(b"ripgrep")
 
 

@@ -1,4 +1,4 @@
-"""Names that tools may read but never write, because programs run or obey the content without asking.
+"""Names that tools may read but never write, because programs execute or obey their content unasked.
 
 By writing ``.git/hooks/pre-commit`` or ``.bashrc``, a model can have a command run later, without a check. A
 name is protected if a common program reads it in a folder and executes its content without asking. Files that
@@ -22,8 +22,8 @@ _AT_TOP = (
     *(".vscode", ".idea", ".zed", ".husky", ".envrc"),
     *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
 )
-# Commits must work, so only those parts of `.git` are protected that git executes, or that hold or name a
-# configuration.
+# Commits must work, so the only protected parts of `.git` are those that git executes, and those that hold or
+# name a configuration.
 PROTECTED_IN_SANDBOX = (".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", *_AT_TOP)
 _VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".githooks")
 _SHELLS = (
@@ -39,7 +39,7 @@ _EDITORS = (
 _HOME = (".ssh", ".gnupg", ".config/fish", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
 PROTECTED: tuple[str, ...] = (*_AT_TOP, *_VERSION_CONTROL, *_SHELLS, *_EDITORS, *_HOME)
 """Names protected at any depth, with everything in them. A name with slashes protects that sequence."""
-# Hidden names whose content no program executes, and visible names whose content one does.
+# Hidden names whose content no program executes, and visible names whose content a program does execute.
 _INERT = re.compile(
     r"\.\w*ignore|\.gitattributes|\.(git)?keep|\.github|\.editorconfig|\.[a-z]+-version|\.env\.example"
 )
@@ -50,7 +50,7 @@ _IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range
 
 
 def plain_name(name: str) -> str:
-    """Return a name as the most lenient file systems read it: without case, trailing dots and streams."""
+    """Return a name as the most lenient file systems read it: without case, trailing dots or streams."""
     name = unicodedata.normalize("NFKC", name.translate(_IGNORED)).casefold()
     name = name.split(":")[0].rstrip(". ") if name.strip(". ") else name
     return ".git" if name == _GIT_SHORT else name

@@ -20,10 +20,10 @@ from pure_agent_loop.toolbox.files.workspace import FolderEntry, Workspace
 MAX_ENTRIES = 500
 MAX_LINES = 2_000
 MAX_BYTES = 100_000
-# In a larger file, the lines after the page are not counted, because that would take seconds.
+# In a larger file, the lines after the page are not counted, because counting would take seconds.
 MAX_COUNTED_BYTES = 20_000_000
 # Maximum bytes read in search of a page. A sparse file can be larger than any disk, and a file
-# can grow meanwhile.
+# can grow while it is being read.
 MAX_SEARCHED_BYTES = 1_000_000_000
 _SNIFFED = 8_192
 _SIGNATURES = {
@@ -129,7 +129,7 @@ def _describe_binary(path: str, head: bytes, size: int) -> str:
 
 @dataclass
 class _LinePage:
-    """Some lines of a file.
+    """A page of lines from a file.
 
     Args:
         first: Number of the first requested line.

@@ -68,7 +68,7 @@ class Workspace:
         root: An existing folder. The path of the folder is resolved once and trusted.
         opener: The function that opens files below the root; None for the safest function on this machine.
         protected: Names that cannot be written, at any depth and with everything in them; a name with slashes
-            protects that sequence. None for `PROTECTED` and the data folder of this package.
+            protects that sequence of names. None for `PROTECTED` and the data folder of this package.
         hard_links: ``refuse`` or ``allow`` reading a file with several names (hard links): another name may
             lie outside.
 
@@ -95,7 +95,7 @@ class Workspace:
         self._open = opener or beneath.best_opener()
         self._protection = Protection(protected_below(self.root) if protected is None else protected)
         self._hard_links = hard_links
-        # If links lead to the root, the model may know the root by either path.
+        # If the given path has links, the model may use that path or the resolved one.
         self._names = (self.root, Path(os.path.abspath(path)))  # noqa: PTH100 - keeps the links
         self.known = KnownFiles(self.root)
         """The file states that the model has seen."""

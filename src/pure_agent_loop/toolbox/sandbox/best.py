@@ -69,7 +69,7 @@ def best_sandbox(
 
 @lru_cache(maxsize=1)
 def bubblewrap_problem() -> tuple[str, bool]:
-    """Return why bubblewrap does not work, or "", and whether it cannot forbid nested namespaces."""
+    """Return why bubblewrap does not work ("" if it does), and whether it must allow nested namespaces."""
     if sys.platform != "linux":
         return notice("library.sandbox_bubblewrap_linux"), False
     program = find_program("bwrap")

@@ -31,12 +31,12 @@ class Bubblewrap:
     """Starts commands in a sandbox made by ``bwrap``.
 
     Commands see the system's programs (read-only), the workspace (writable except protected names) and empty
-    folders for the rest. Commands have no capabilities, have no network unless `network` is True, and cannot
-    reach other processes or sockets of this machine.
+    folders in place of the rest. Commands have no capabilities, have no network unless `network` is True, and
+    cannot reach other processes or sockets of this machine.
 
     Args:
         root: The workspace, resolved.
-        readable: More readable folders, such as an interpreter's.
+        readable: Additional readable folders, such as an interpreter's.
         protected: Names in the workspace that commands cannot write; see `Protected`.
         program: Path of ``bwrap``.
         nested: Allow new user namespaces; needed for bubblewrap older than 0.8.
@@ -76,7 +76,7 @@ class Bubblewrap:
         self._program = program or find_program("bwrap") or "bwrap"
         self._nested = nested
         self.private_home = HOME if not root.is_relative_to(HOME) else f"{HOME}-private"
-        # The parent folders of these paths are read-only, even those in folders that a command may write.
+        # The folders above these paths are read-only, even in temporary folders, which a command may write.
         shown = (str(root), *self._readable, *self._own, *self._shared)
         self._above = sorted({top for path in shown for top in _above(Path(path))})
         self.temporary = self.private_home if "/tmp" in self._above else "/tmp"  # noqa: S108 - in the sandbox
@@ -106,7 +106,7 @@ class Bubblewrap:
             *("--ro-bind" if start.read_only else "--bind", str(self._root), str(self._root)),
             *([] if start.read_only else self._writable()),
             *self._hidden(),
-            # The input is a copied file, because the shell below cannot close a descriptor of several digits.
+            # The input is a copied file, as the shell below cannot close a descriptor with several digits.
             *(["--ro-bind-data", str(start.input_fd), _INPUT] if start.input_fd >= 0 else []),
             *(word for path in (*self._above, "/dev", "/") for word in ("--remount-ro", path)),
             *("--chdir", start.cwd, "--"),
@@ -157,7 +157,7 @@ def _system(*, network: bool) -> list[str]:
 
 
 def _above(path: Path) -> Iterator[str]:
-    """Yield the folders above a path, up to a temporary folder, that need a read-only mount."""
+    """Yield the top folder above a path in a temporary folder, which needs a read-only mount."""
     for temporary in map(Path, TEMPORARY):
         if temporary in path.parents:
             top = temporary / path.relative_to(temporary).parts[0]
@@ -185,7 +185,7 @@ def _script(limits: Limits, input_path: str) -> str:
     if limits.processes:  # dash limits processes with -p, other shells with -u
         lines.append(f"ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes} 2>/dev/null")
     lines += [
-        "trap : TERM",  # a request to end stops only the command, which does not inherit this
+        "trap : TERM",  # this shell survives a request to end; the command does not inherit the trap
         f'"$@" <{input_path} 2>&1',
         "code=$?",
         "set -- /proc/[0-9]*",

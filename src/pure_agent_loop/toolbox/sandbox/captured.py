@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.screen import WrittenScreen, written_text
 
-RAW_TIMES = 4  # raw bytes kept per byte of the tail, because carriage returns may overwrite text
+RAW_TIMES = 4  # raw bytes kept per byte of the tail; several, because carriage returns may overwrite text
 
 
 class Captured:
-    """A bounded buffer. The head is kept as a terminal would show it, the rest as raw bytes until `text`.
+    """A bounded buffer. The head is kept as a terminal would show it, the rest as raw bytes.
 
     Args:
         limit: Bytes of the text: a third from the start, the rest from the end.

@@ -1,9 +1,9 @@
 """Set aside what a command leaves in git folders, because it could run later, outside a sandbox.
 
 Git obeys files that a command can write in ``.git``: the list of an unfinished rebase may start programs, and
-so may the configuration of a submodule. No list of such files holds for every version of git and every tool.
-So every entry that is not data is renamed after a command, to a name that no program reads. The entry gets
-the old name back while the next command runs, so that git can continue. In folders below the top of a
+so may the configuration of a submodule. No list of such files could cover every version of git and every
+tool. So every entry that is not data is renamed after a command, to a name that no program reads. The entry
+gets its old name back while the next command runs, so that git can continue. In folders below the top of a
 workspace, ``.git`` is renamed in the same way, and the names that are protected at the top are restored.
 
 Data must be regular files, because git would write through a link, and wait for a named pipe. So links,
@@ -54,7 +54,7 @@ class GitState:
     Args:
         folder: The git folder or the workspace.
         names: Names that are protected at the top of the workspace; None for a git folder.
-        parts: Data folders to examine in the git folder, and nothing else; empty to examine all of it.
+        parts: Data folders in the git folder, to examine only these; empty to examine the whole git folder.
     """
 
     def __init__(
@@ -76,11 +76,12 @@ class GitState:
 
     @contextmanager
     def enforced(self) -> Iterator[list[str]]:
-        """Bring back what was set aside. At the end, set it aside again, with anything new or changed.
+        """Bring back, for the time of a command, the entries that were set aside.
 
-        If several commands run, entries are brought back before the first and set aside after the last. What
-        a killed process left is set aside at the next start. When the context ends, the yielded list has the
-        names of what was set aside or restored.
+        When the context ends, these entries and any new or changed ones are set aside, and the yielded list
+        has the names of the entries that were set aside or restored. If several commands are running,
+        entries are brought back before the first starts and set aside after the last has ended. What a killed
+        process left is set aside at the next start.
         """
         import fcntl  # imported here, because Windows lacks this module
 
@@ -117,7 +118,7 @@ class GitState:
 
         with suppress(BlockingIOError):
             fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The file is empty, or truncated by a kill before the command started.
+            # The file is empty, or a kill before the command started cut it short: nothing to do.
             with suppress(ValueError):
                 self._set += self._set_aside(*read_json(self._file.read_bytes()))
                 note_left(self._folder, self._set)
@@ -137,7 +138,7 @@ class GitState:
                         Path(path).chmod(before[path][0])
                     yield os.path.relpath(aside if fate else path, top)
                 except OSError as error:
-                    if path in contents or os.path.lexists(path):  # otherwise a parent was already set aside
+                    if path in contents or os.path.lexists(path):  # otherwise a parent has been set aside
                         yield NotRestored.of(path, top, error.strerror)
 
     def _paths(self, *, data: bool = True) -> dict[str, _Fate]:
@@ -175,7 +176,7 @@ class GitState:
 
 
 def _signatures(fates: Mapping[str, _Fate]) -> tuple[dict[str, _Signature], dict[str, str]]:
-    """Return a signature per path, which differs after any change, and the contents of small files."""
+    """Return each path's signature, which differs after a change, and the contents of small files."""
     signatures: dict[str, _Signature] = {}
     contents: dict[str, str] = {}
     room = _MAX_RESTORED
@@ -213,7 +214,7 @@ def _kind(path: str) -> _Signature:
 
 @contextmanager
 def _alone(file: Path) -> Iterator[None]:
-    """Hold a lock, so that one process at a time begins or ends a command."""
+    """Hold a lock, so that only one process at a time begins or ends a command."""
     import fcntl
 
     with file.with_suffix(".gate").open("ab") as gate:

@@ -1,8 +1,8 @@
 """Keep names missing while a command runs, because a mount can protect only existing files.
 
-A standalone program (``python -I -S keeper.py NAME...``), so that it continues if the main process is killed.
-The program moves aside what a command creates under a missing name, within milliseconds and once more after
-the command. For each move it prints the name and a zero byte. It imports nothing from the package.
+This is a standalone program (``python -I -S keeper.py NAME...``), so that it continues if the main process is
+killed. The program moves aside what a command creates under a missing name, within milliseconds and once more
+after the command. For each move it prints the name and a zero byte. It imports nothing from the package.
 """
 # ruff: noqa: PTH101 - pathlib is slow to import
 
@@ -71,7 +71,7 @@ def rename_aside(path: str, suffix: str = ASIDE, into: str = "") -> str:
 
 
 def move_all_aside(names: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Move existing entries aside; return their names, and the errors of those that stay."""
+    """Move existing entries aside; return the names of those moved, and the error for each of the others."""
     made: list[str] = []
     errors: dict[str, str] = {}
     for name in names:

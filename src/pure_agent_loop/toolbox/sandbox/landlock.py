@@ -52,7 +52,7 @@ def _checked(function: Callable[..., Any], *args: Any) -> int:
 
 
 def version() -> int:
-    """Return the Landlock version of this kernel, 0 for none."""
+    """Return the Landlock version of this kernel, or 0 if it has none."""
     try:
         return _checked(_system_call(), _CREATE_RULESET, None, 0, _VERSION_FLAG)
     except (OSError, AttributeError):
@@ -76,7 +76,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def no_new_privileges() -> None:
-    """Prevent started programs from gaining more rights than this process."""
+    """Prevent started programs from gaining more rights than this process has."""
     prctl(_SET_NO_NEW_PRIVS, 1)
 
 

@@ -22,9 +22,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 class Landlock(Sandbox):
     """Starts commands that the kernel confines to the workspace, a private folder and the system's programs.
 
-    IP sockets need `network`, and Unix sockets are never allowed. Signals to outside processes are blocked,
-    and so is inspecting them. The process list stays visible. No part of the workspace can be made
-    read-only, so protected names are restored after each command.
+    IP sockets need `network`, and Unix sockets are never allowed. Outside processes can be listed, but
+    not signalled or inspected. No part of the workspace can be made read-only, so protected names are
+    restored after each command.
 
     Args:
         root: The workspace, resolved.
@@ -50,7 +50,8 @@ class Landlock(Sandbox):
         why: str = "",
     ) -> None:
         check_root(root)
-        # Read-only runs need both: otherwise a command could signal or connect to its user's processes.
+        # Read-only runs need scopes and the system call filter: otherwise, a command could signal the user's
+        # processes, or connect to them.
         if landlock.version() < landlock.SCOPED or not seccomp.program("none"):
             self.refusal = ""
         self.why = why

@@ -47,7 +47,7 @@ class Start:
 
     Args:
         home: Private folder of this command; a sandbox with a `private_home` uses it only for git settings.
-        input_fd: Descriptor of the command's standard input; -1 for an empty one.
+        input_fd: Descriptor of the command's standard input; -1 for empty input.
         info_fd: Descriptor to which bubblewrap writes the id of the first process inside.
         limits: See `Limits`.
         filter_fd: Descriptor from which bubblewrap reads the system call filter.
@@ -67,11 +67,12 @@ class Start:
 class Sandbox(Protocol):
     """A way to start commands.
 
-    Attributes: `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` explains why no better one is used;
-    `supervised` is True if the processes in it use the protocol above; `private_home` is the commands' home,
-    or "" if each needs a new one; `temporary` is their folder for temporary files, or "" for that home;
-    `refusal` is a pattern for the kernel's error for a refused write, or "" if read-only runs are not
-    possible; `beyond` names what is out of reach around the workspace; see `OuterGit`.
+    Attributes: `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` explains why no better sandbox is
+    used; `supervised` is True if commands run under a supervisor, with the protocol above; `private_home` is
+    the commands' home, or "" if each command needs a new one; `temporary` is the commands' folder for
+    temporary files, or "" to use the home; `refusal` is a pattern for the kernel's error for a refused write,
+    or "" if read-only runs are not possible; `beyond` describes what is out of reach around the workspace
+    (see `OuterGit`).
     """
 
     name: str

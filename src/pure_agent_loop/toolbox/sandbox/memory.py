@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 
-# Only anonymous and shared memory, because file pages can be dropped at any time.
+# Count only anonymous and shared memory, because file pages can be dropped at any time.
 _RESIDENT, _PROPORTIONAL = rb"^Rss(?:Anon|Shmem):\s+(\d+)", rb"^Pss_(?:Anon|Shmem):\s+(\d+)"
 
 
@@ -22,12 +22,12 @@ def exceeds(pid: int, limit: int) -> bool:
     """
     pids = list(family(pid))
     if sum(_number(each, "status", _RESIDENT) for each in pids) * 1024 <= limit:
-        return False  # the cheap upper bound is below the limit
+        return False  # even this cheap upper bound is within the limit
     return sum(map(_proportional, pids)) * 1024 > limit
 
 
 def _proportional(pid: int) -> int:
-    """Return a process's memory with its share of shared pages, or with all of them if it hides its maps."""
+    """Return a process's memory, with its share of shared pages (all of them if its maps are hidden)."""
     return _number(pid, "smaps_rollup", _PROPORTIONAL) or _number(pid, "status", _RESIDENT)
 
 
@@ -40,7 +40,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def _threads(pid: int) -> list[str]:
-    """Return the folders of a process's threads; none if it has ended, where `Path.glob` might raise."""
+    """Return the folders of a process's threads; none if the process has ended (`Path.glob` might raise)."""
     try:
         return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - only names are needed
     except OSError:

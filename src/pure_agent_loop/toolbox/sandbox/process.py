@@ -1,6 +1,6 @@
 """Run one command to its end: output and time are bounded, and no process is left.
 
-A separate task does the work, so that a cancellation at any moment still cleans up.
+A separate task does the work, so that the cleanup is complete even if the caller is cancelled.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ async def run_process(
     ended.
 
     Args:
-        command: Program and arguments; no shell in between.
+        command: The program and its arguments; no shell is involved.
         env: All variables of the command; None for a minimal, harmless set.
         input: Standard input; empty if None.
         sandbox: The sandbox; None to run as this user, unconfined.
         limits: See `Limits`.
         home: Private folder of this command, for sandboxes that need one.
         read_only: Allow changes only in the command's private folders; needs a sandbox that supports it.
-        end: Event that ends the command: its processes get SIGTERM, and after `TERM_SECONDS` SIGKILL.
+        end: Event that ends the command: the processes get SIGTERM and, after `TERM_SECONDS`, SIGKILL.
 
     Raises:
         OSError: The program that starts the command cannot be run.
@@ -159,7 +159,7 @@ class _Run:
         self._stop.set()
 
     def on_report(self) -> None:
-        """Start the command once the supervisor is ready: from then on the command ends with this process."""
+        """Start the command once the supervisor is ready to end it when this process ends."""
         if self._go is not None and not self._stop.is_set() and not self._ready and READY in self.report:
             self._ready = True
             self._open_init()
@@ -223,7 +223,7 @@ class _Run:
         return [descriptor]
 
     async def _wait(self, start_time: float) -> bool:
-        """Wait for the end, a stop or the timeout. Return whether it timed out."""
+        """Wait until the command ends, must be stopped, or times out. Return whether it timed out."""
         events = (self.exited.wait(), self._stop.wait(), self._watch_memory(), self._end_on_request())
         waits = [asyncio.ensure_future(event) for event in events]
         try:
@@ -242,7 +242,7 @@ class _Run:
         self._over_memory = limit
 
     async def _end_on_request(self) -> None:
-        """Wait for a request to end the command, pass it on, and wait a bounded time for the end."""
+        """Wait for a request to end the command, pass the request on, and wait some seconds for the end."""
         await self._end.wait()
         if self._sandbox.supervised:  # the first process inside bubblewrap ignores the signal
             for pid in list(family(self._pid))[1:]:

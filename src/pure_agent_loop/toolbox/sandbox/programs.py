@@ -23,7 +23,7 @@ _HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv
 
 
 def user_path() -> list[str]:
-    """Return the folders of ``PATH`` that exist, are absolute and are not writable for everyone."""
+    """Return the folders of ``PATH`` that exist, are absolute and are not writable by everyone."""
     folders = (Path(entry) for entry in os.environ.get("PATH", "").split(":") if entry.startswith("/"))
     return [str(folder) for folder in folders if may_enter(folder) and not folder.stat().st_mode & 0o002]
 
@@ -93,7 +93,7 @@ def variables_for(path: list[str]) -> dict[str, str]:
 
 
 def missing(names: list[str], path: str) -> Iterator[str]:
-    """Explain missing programs that are only on this process's ``PATH``.
+    """Yield an explanation for each missing program that is on this process's ``PATH`` only.
 
     Args:
         path: The ``PATH`` of the commands.

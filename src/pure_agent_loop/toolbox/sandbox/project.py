@@ -1,4 +1,4 @@
-"""Find what a workspace needs from outside: git's folder, and the top folder of its project.
+"""Find the outside folders that a workspace needs: git's folder, and the top folder of the project.
 
 Files in the workspace are untrusted, so a ``.git`` file is followed only if the folder that it names points
 back to the workspace. Commands may then read that folder, and write the parts that a commit writes, but

@@ -97,8 +97,9 @@ class Protected:
 
     @contextmanager
     def enforced(self) -> Iterator[list[str]]:
-        """Keep missing names missing inside this context. When it ends, the yielded list has the restored
-        names.
+        """Keep missing names missing, and restore changed names when the context ends.
+
+        The yielded list then has the names that were moved aside or restored.
 
         Raises:
             WorkspaceError: A name is a symbolic link, which cannot be protected.
@@ -120,7 +121,7 @@ class Protected:
             note_left(self._root, restored)
 
     def _compared(self, parts: Sequence[str]) -> Path:
-        """Return a protected path, or a file where the path needs a folder, such as a worktree's `.git`."""
+        """Return a protected path, or a file in place of one of its folders, such as a worktree's `.git`."""
         ways = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
         return next((way for way in ways if way.is_file()), ways[-1])
 
@@ -184,7 +185,7 @@ class Protected:
 
 @contextmanager
 def enforce_all(several: Iterable[Enforced]) -> Iterator[list[str]]:
-    """Enter several contexts, such as `Protected.enforced`; at the end, the list has all their names."""
+    """Enter several contexts, such as `Protected.enforced`; finally, the list has the names from all."""
     restored: list[str] = []
     with ExitStack() as stack:
         lists = [stack.enter_context(protected.enforced()) for protected in several]
@@ -194,11 +195,11 @@ def enforce_all(several: Iterable[Enforced]) -> Iterator[list[str]]:
 
 
 class _Missing:
-    """Names that must stay missing, for all processes that use a workspace. Anything created under such a
-    name comes from a command.
+    """Names that must stay missing while any process runs a command in a workspace.
 
-    A file per workspace, in the data folder, lists the names. Each running command and its keeper hold a
-    shared lock; a process that gets the exclusive lock is the first and starts a new list.
+    Anything created under such a name comes from a command. For each workspace, a file in the data folder
+    lists the names. Each running command and its keeper hold a shared lock on the file; a process that gets
+    the exclusive lock is therefore the first, and starts a new list.
     """
 
     def __init__(self, root: Path) -> None:
@@ -210,7 +211,7 @@ class _Missing:
 
         self._file = places_file(self._root)
         with self._file.open("ab") as held:
-            with suppress(OSError):  # other processes are running commands
+            with suppress(OSError):  # another process is running a command
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file.write_bytes(b"")
             fcntl.flock(held, fcntl.LOCK_SH)
@@ -227,7 +228,7 @@ class _Missing:
 
 
 def places_file(folder: Path, kind: str = "") -> Path:
-    """Return the data folder's file that all processes share if they run commands in this folder."""
+    """Return the file that is shared by all processes that run commands in this folder."""
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32] + kind
     try:
         file = data_folder() / "shell-places" / name
@@ -266,7 +267,7 @@ def _identity(path: str) -> list[int]:
 
 
 def _content(path: Path) -> Content:
-    """Read an entry and all below it, without following links; above the limits, only change times."""
+    """Read an entry and all below it, without following links; if it is too large, only change times."""
     content: Content = {}
     pending, room = [path], MAX_BYTES
     while pending:

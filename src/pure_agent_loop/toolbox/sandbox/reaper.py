@@ -1,10 +1,9 @@
-"""Supervisor between the main process and a command: it limits and confines the command, and kills all its
-processes.
+"""Supervise a command for the main process: limit and confine the command, and kill all its processes.
 
-A standalone program (``python -I -S reaper.py PLAN``), used without a PID namespace. The supervisor adopts
-orphans, so whatever a command does to escape (a new session, a double fork, closed pipes, an empty
-environment), its processes stay descendants of this one and are killed. `launch.py` describes its protocol.
-It imports nothing from the package.
+This is a standalone program (``python -I -S reaper.py PLAN``), used where there is no PID namespace. It
+adopts orphans, so whatever a command does to escape (a new session, a double fork, closed pipes, an empty
+environment), the command's processes stay descendants of this process and are killed. `launch.py` describes
+the protocol. This file imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -133,10 +132,9 @@ def _descendants() -> list[int]:
 
 
 def _children_by_trying() -> list[int]:
-    """Find this process's children without opening a file: a command may have set its limit of open files to
-    zero.
+    """Find this process's children without opening a file, because the limit of open files may be zero.
 
-    Process ids are assigned in order, so they lie between this process's id and that of a new process.
+    Process ids are assigned in order, so the children's ids lie between this process's and a new process's.
     """
     newest = os.fork()
     if newest == 0:

@@ -21,8 +21,8 @@ _UNIX, _NETLINK, _NO_UNIX = 1, 16, (2, 10)  # address families: Unix, netlink, (
 _FAMILIES = {"any": (_UNIX, *_NO_UNIX), "no-unix": _NO_UNIX, "none": ()}
 # A datagram or "raw" socket of a pair can send to other addresses; the types listed here cannot.
 _PAIRED, _KIND_BITS = (1, 5), 0xF  # SOCK_STREAM, SOCK_SEQPACKET; the higher bits are flags
-# Per machine: the kernel's id for it, and the column of its call numbers below; None if the machine lacks the
-# call.
+# Per machine: the kernel's id for it, and the column of its call numbers below; a number is None if the
+# machine lacks the call.
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 # add_key, request_key, keyctl, io_uring_setup (which can open sockets past this filter), and pidfd_getfd

@@ -23,7 +23,7 @@ def private_paths() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def public_paths() -> tuple[str, ...]:
-    """Return the rest of ``/etc`` and the other system folders, as few paths as possible."""
+    """Return the rest of ``/etc`` and the other system folders, in as few paths as possible."""
     return (
         *(folder for folder in SYSTEM_FOLDERS if folder != "/etc"),
         *_public(Path("/etc"), private_paths()),

@@ -5,7 +5,7 @@
     notes       formats the result for the model
     policy      allow, ask or deny
     rules       the user's own rules
-    harmless    a short list, used without a sandbox
+    harmless    the short list of harmless commands, used without a sandbox
     unheld      further checks of the folder, used with that list
     disasters   commands that are always denied
     wrappers    commands that run other commands

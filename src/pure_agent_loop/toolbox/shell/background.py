@@ -1,4 +1,4 @@
-"""Background commands: a call to the ``shell`` tool starts one, and later calls read and end it."""
+"""Background commands: a call to the ``shell`` tool starts one, and later calls read its output or end it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pure_agent_loop.toolbox.sandbox.captured import Captured
 from pure_agent_loop.toolbox.sandbox.process import REAPER_SECONDS, TERM_SECONDS, Finished
 
 MAX_RUNNING, MAX_KEPT = 8, 20
-START_SECONDS = 1.0  # time that a start waits, to report the first output and an early end
+START_SECONDS = 1.0  # seconds to wait after a start, to report the first output or an early end
 LOG_BYTES, MAX_LINE = 65_536, 4_096
 Execute = Callable[[asyncio.Event, Callable[[bytes], object]], Awaitable[Finished]]
 Owner = object  # a session id, or a run that has no session
@@ -43,14 +43,14 @@ class BackgroundCommand:
         self.started = time.time()
         """Time of the start in seconds since the epoch."""
         self.finished: Finished | None = None
-        """How it ended; None while it runs."""
+        """How the command ended; None while it is running."""
         self.must_end, self.loop = asyncio.Event(), get_portal().loop
         self.done: Future[None] = Future()
         self._max_output, self._lock = max_output, threading.Lock()
         self._new = Captured(max_output)
         self._line, self._newest = b"", bytearray()
         self.is_told = False
-        """True once a call has read how it ended."""
+        """True once a call has read how the command ended."""
 
     def add(self, data: bytes) -> None:
         """Add bytes of the command's output."""
@@ -103,10 +103,10 @@ class BackgroundCommands:
         return iter(tuple(self._commands))
 
     def hold(self, on_end: Callable[[BackgroundCommand], object] | None = None) -> None:
-        """Keep commands beyond the runs that start them; the caller ends them.
+        """Let commands outlive the runs that start them; the caller must end the commands.
 
         Args:
-            on_end: Called, on the caller's event loop, with a command that ended by itself.
+            on_end: Called, on the caller's event loop, with a command that has ended by itself.
         """
         self.is_held, loop = True, asyncio.get_running_loop()
         if on_end is not None:
@@ -123,10 +123,10 @@ class BackgroundCommands:
         return next(same, None)
 
     async def start(self, command: str, owner: Owner, execute: Execute) -> BackgroundCommand:
-        """Start a command, and wait a moment for an early end.
+        """Start a command, and wait a moment in case it ends early.
 
         Args:
-            execute: Runs the command; takes the event that ends it, and a function to pass its output to.
+            execute: Runs the command; takes an event that ends the command, and a function for its output.
 
         Raises:
             WorkspaceError: The owner is already running this line, or too many commands are running.
@@ -171,9 +171,9 @@ class BackgroundCommands:
         return model_text("facts_background", states="; ".join(states)) if states else ""
 
     def stop(self, commands: Iterable[BackgroundCommand]) -> None:
-        """Ask the commands that still run to end, without waiting."""
+        """Ask the commands that are still running to end; do not wait for them."""
         for each in (each for each in commands if each.finished is None):
-            with suppress(RuntimeError):  # the loop is closed, and the commands with it
+            with suppress(RuntimeError):  # the loop has been closed, and the commands have ended with it
                 each.loop.call_soon_threadsafe(each.must_end.set)
 
     async def end(self, commands: Sequence[BackgroundCommand]) -> None:
@@ -215,7 +215,7 @@ async def _wait(commands: Sequence[BackgroundCommand], seconds: float) -> None:
 
     def note(_: Future[None]) -> None:
         if all(each.done.done() for each in commands):
-            with suppress(RuntimeError):  # the waiting loop has ended
+            with suppress(RuntimeError):  # the waiting loop has been closed
                 loop.call_soon_threadsafe(all_ended.set)
 
     for each in commands:

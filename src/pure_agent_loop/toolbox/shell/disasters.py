@@ -1,4 +1,4 @@
-"""The short list of commands denied without any rule, because running one by mistake is a disaster."""
+"""The short list of commands denied even without a rule, because running one by mistake is a disaster."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # pause after each piece; maximum charac
 
 
 class LiveOutput:
-    """Sends output in pieces, with a pause after each; if output is faster, only the last part is sent.
+    """Sends output in pieces, with a pause after each; if output is too fast, only its end is sent.
 
     Args:
         send: Sends a piece.
@@ -23,7 +23,7 @@ class LiveOutput:
         self._send = send
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._text = ""
-        self._is_in_line = False  # True if the last piece ended within a line
+        self._is_in_line = False  # True if the last piece ended in the middle of a line
         self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Decide whether a shell line may run without asking, needs a question, or is denied.
+"""Decide whether a shell line runs without asking, needs a person's approval, or is denied.
 
 A command runs without asking if the user's allow rules or a short list of harmless commands cover it. All
 other commands are tried read-only in a sandbox; without a sandbox, a person is asked.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.language import model_text
 
-if TYPE_CHECKING:  # imported later, because the parser is loaded for the first line
+if TYPE_CHECKING:  # imported later, because only a shell line needs the parser
     from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
     from pure_agent_loop.toolbox.shell.rules import ShellRule
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
@@ -58,7 +58,7 @@ class ShellPolicy:
     Args:
         allow: Commands that run without asking.
         deny: Commands that are denied.
-        ask: Commands that always need a question.
+        ask: Commands that a person is always asked about.
         root: Absolute path of the workspace; absolute paths below it count as inside. Lines are assumed to
             run in that folder or below it.
 
@@ -134,7 +134,7 @@ class ShellPolicy:
         if reason:
             yield _PartVerdict(command, "deny", reason)
         if line.trouble:
-            # An unparsed line may contain what a rule forbids.
+            # An unparsed line may contain a command that a rule forbids.
             by_rule = not line.commands and bool(self._deny or self._ask)
             yield _PartVerdict(command, "ask", model_text("shell_unsure", trouble=line.trouble[0]), by_rule)
         strict = self._strict(line)

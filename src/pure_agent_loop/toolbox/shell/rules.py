@@ -16,8 +16,8 @@ from pure_agent_loop.toolbox.shell.wrappers import base_name, may_be_a_command
 
 Field = Literal["allow", "ask", "deny"]
 
-# The first operand of these commands is a program, or options without a dash, so a star matches it only in
-# these forms.
+# The first operand of these commands is a script (sed) or options without a dash (tar), so a star matches it
+# only in these harmless forms.
 _PROGRAMS: Final = {
     "sed": re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pd=]|s/[^/\\\n]*/[^/\\\n]*/g?"),
     "tar": re.compile(r"t[vzjJ]*f"),
@@ -78,7 +78,7 @@ class ShellRule:
         return self._star(fixed, words[len(fixed) :])
 
     def _star(self, fixed: Sequence[str], rest: Sequence[Word]) -> bool:
-        """Return True if the last star matches these words: operands, never options or programs."""
+        """Return True if the last star matches these words; it never matches options or programs."""
         named = [word for word in fixed if not word.startswith("-")]
         name = named[-1].rpartition("/")[2]
         if not rest or rest[0].may_be_option:
@@ -118,7 +118,7 @@ def _read(field: Field, rule: object) -> ShellRule:
         raise ConfigError(f"allow: {rule!r} must name the command that it allows")
     if field == "allow" and any(re.match(r"-[^=]*\*", word) for word in words):
         raise ConfigError(f"allow: {rule!r}: a star cannot match options, only values: '--x=*'")
-    # `scripts/*.sh` names a folder, which a star there cannot leave.
+    # In `scripts/*.sh`, the star cannot leave the folder named before it.
     stars = [at for at, word in enumerate(words) if "*" in word and not re.match(r"(\./)?\w[^/*]*/", word)]
     if field == "allow" and any(may_be_a_command(words, at) for at in stars):
         raise ConfigError(
@@ -142,7 +142,7 @@ def _allows(pattern: str, text: str) -> bool:
 
 
 def _is_name(word: Word) -> bool:
-    if not word.is_literal:  # `src/*.py`: the shell appends file names to the written head
+    if not word.is_literal:  # in `src/*.py`, the shell keeps the head as written
         return bool(word.head) and _NAME.fullmatch(word.head) is not None
     return _NAME.fullmatch(word.text) is not None
 

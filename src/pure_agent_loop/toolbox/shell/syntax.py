@@ -1,8 +1,8 @@
 """Parse a shell line into its simple commands, or report why it cannot be parsed.
 
 tree-sitter's grammar accepts much that bash parses differently. A tree is trusted only if every kind of
-node is on a list, every word decodes by bash's own rules, and the words and operators cover the line without
-a gap, in an order in which bash would begin its commands at the same places.
+node is on a list, every word can be decoded by bash's own rules, the words and operators cover the line
+without a gap, and bash would begin commands at the same places.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class _LineReader:
         self._add(node, words, [])
 
     def _read_substitution(self, node: Node) -> None:
-        """Read the commands inside a substitution, with separate tiles."""
+        """Read the commands inside a substitution, whose source ranges are checked separately."""
         outer, cd, self._tiles = self._tiles, self._after_cd, []
         self._depth += 1
         if self._depth > MAX_DEPTH:

@@ -56,11 +56,11 @@ _TIMEOUT = 120.0  # seconds
 _LOOK_SECONDS = 5.0
 TAIL_LINES, TAIL_CHARS = 3, 200  # size of the output's end that is shown to people
 TIMED_OUT = 124  # exit code that GNU `timeout` uses
-# Extra time for the tool to end a command's processes.
+# Time that the tool has, after the timeout of a command, to end the command's processes.
 _EXTRA_SECONDS = 10.0
 _UNSIGNED = "failed to sign the data"  # git's error
 _TMP = "/tmp"  # noqa: S108 - compared
-_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # limits of trial results kept for reuse by the calls
+_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # number and age of the trial results that calls may reuse
 # Skip this user's shell start files.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
@@ -76,8 +76,8 @@ class EndedCommand(NamedTuple):
 class Shell:
     """The ``shell`` tool for one folder.
 
-    A run ends the background commands that it started. In a conversation, ``async with shell:`` keeps them
-    from run to run, and ends them when the block ends.
+    When a run ends, it ends the background commands that it started. Inside ``async with shell:``, the
+    commands are kept from run to run until the block ends.
 
     Args:
         workspace_root: Working directory of commands, and the only folder that commands in a sandbox can
@@ -85,12 +85,12 @@ class Shell:
         policy: Decides about each command line; None for a policy that allows harmless commands only.
         sandbox: ``auto`` for the best available, or ``bubblewrap``, ``landlock``, ``none``.
         network: Allow the network.
-        unsandboxed: Where there is no sandbox, run commands anyway, as the policy decides.
+        unsandboxed: If there is no sandbox, run commands anyway, as the policy decides.
         timeout: Seconds for a call that sets no timeout; None for the run's ``tool_timeout``, at most 120.
         max_output: Bytes of output shown to the model.
-        env: More environment variables.
+        env: Additional environment variables.
         path: Folders at the start of ``PATH``; readable in a sandbox.
-        readable: More folders that are readable in a sandbox.
+        readable: Additional folders that are readable in a sandbox.
         protected: Names in the workspace that commands cannot write in bubblewrap.
         limits: Resource limits of a command.
         any_folder: Allow home, shared and key-holding folders as the workspace.
@@ -193,7 +193,7 @@ class Shell:
         command = args.get("command")
         if not isinstance(command, str):
             return Permission("deny", model_text("command_no_text"))
-        if args.get("background") in ("read", "end"):  # runs no command line
+        if args.get("background") in ("read", "end"):  # these calls run no command line
             return Permission("allow", "read-only", read_only=True)
         return self._judge_line(command, args, context)
 
@@ -216,7 +216,7 @@ class Shell:
                 return None
             if args.get("changes") is True:
                 return replace(asked, message=model_text("shell_model_says", reason=verdict.reason))
-        if stays or not self.sandbox.refusal:  # a trial of a background command would not end
+        if stays or not self.sandbox.refusal:  # a trial of a background command might never end
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
 
@@ -244,7 +244,7 @@ class Shell:
         read_only = Permission("allow", "read-only", read_only=True)
         seconds = self._default_timeout(context) if timeout is None else timeout
         if "\0" in command or not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_TIMEOUT:
-            return read_only  # the tool itself raises the error
+            return read_only  # the tool itself will raise an error
         left = seconds if context.seconds is None else max(0.001, min(seconds, context.seconds))
         finished = await self._run_shown(command, left, context.on_piece, read_only=True)
         reason = "" if context.plan else self._refused(finished, several=several)
@@ -258,7 +258,7 @@ class Shell:
         return refused(finished, self.sandbox.refusal, several=several, network=self._network)
 
     def _wants_temporary(self, reason: str) -> bool:
-        """Return True if the command only lacks a private ``/tmp``, which not every sandbox has."""
+        """Return True if the command failed only because this sandbox has no private ``/tmp``."""
         return self.sandbox.temporary != _TMP and wants_temporary(reason, str(self._root))
 
     def _with_rules(self, context: JudgeContext) -> ShellPolicy:
@@ -315,7 +315,7 @@ class Shell:
         return self.background.facts(_owner(is_held=self.background.is_held), history)
 
     async def look(self, command: str) -> str | None:
-        """Run a command in a way that can change nothing; return its output.
+        """Run a command read-only, and return its output.
 
         Returns: None if the command failed or took too long, or if the sandbox has no read-only runs.
         """
@@ -325,7 +325,7 @@ class Shell:
         return finished.output if finished.exit_code == 0 else None
 
     async def execute(self, command: str, timeout: float | None = None) -> EndedCommand:
-        """Run a command line, and return how it ended, and its output. Same arguments as the tool."""
+        """Run a command line, and return how it ended and what it printed. Same arguments as the tool."""
         call = current_call()
         seconds = self._checked(command, self._default_timeout(call) if timeout is None else timeout)
         read_only = call is not None and call.read_only
@@ -500,7 +500,10 @@ class Shell:
 
 
 def _owner(*, is_held: bool) -> object:
-    """Return a background command's owner: its session id, else "" if commands are held, else the run."""
+    """Return the owner of a new background command: the session id or, without a session, the run.
+
+    If commands are held, and there is no session, the owner is "".
+    """
     owner = memory_owner()
     return "" if is_held and not isinstance(owner, str) else owner
 

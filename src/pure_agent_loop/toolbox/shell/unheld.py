@@ -19,7 +19,7 @@ from pure_agent_loop.toolbox.shell.line import Simple
 from pure_agent_loop.toolbox.shell.words import Word
 
 _BUILT_IN = frozenset({"cd", "echo", "false", "printf", "pwd", "true"})
-# Options that take no file names or lists of files, and that follow no links into folders.
+# Options that take neither file names nor lists of files, and that follow no links into folders.
 _LETTERS = dict(
     pair.split(" ")
     for pair in (
@@ -84,7 +84,7 @@ class WorkingDirectory:
         return model_text("shell_link_out", word=leading.raw) if leading else None
 
     def leads_out(self, word: Word, *, within: bool = False) -> bool:
-        """Return True if a word may lead outside through a link; `within` also checks a folder's content."""
+        """Return True if a word may lead outside through a link; with `within`, folders are searched too."""
         fixed = word.head if not word.is_literal else word.text
         for base in self._bases:
             at = Path(base, fixed if word.is_literal else fixed.rpartition("/")[0])

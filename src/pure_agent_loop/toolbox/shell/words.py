@@ -1,5 +1,4 @@
-"""Decode one word of a shell line as bash does, so that the value of the word is known, or known to be
-unknown.
+"""Decode one word of a shell line as bash does, or detect that the word's value cannot be known.
 
 Only unambiguous text is decoded; any other text is reported as unsupported, and a person is asked.
 """
@@ -81,7 +80,7 @@ class WordReader:
     """Decodes the words of one line.
 
     Args:
-        source: The line's bytes, one character each, which match the parser's offsets.
+        source: The line with one character per byte, so that it matches the parser's offsets.
         inside: Called with the node of each command whose output is used.
     """
 

@@ -27,7 +27,7 @@ RUNNERS: Final = frozenset(
         *("timeout", "toybox", "trap", "unbuffer", "unshare", "watch", "xargs", "xvfb-run"),
     ]
 )
-# Number of operands before the command that a runner runs; 0 for runners not listed.
+# Number of a runner's own operands before the command that it runs; 0 for runners not listed.
 _LEADING_OPERANDS = dict.fromkeys(
     ("timeout", "gtimeout", "flock", "taskset", "chrt", "chroot", "setarch", "su", "ssh", "gosu"), 1
 )
@@ -75,7 +75,7 @@ def may_be_a_command(words: Sequence[str], at: int) -> bool:
 
 
 def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_several: bool) -> bool:
-    """Return True if the next word could be operand `number`, or a later one with `is_several`."""
+    """Return True if the next word (or, with `is_several`, one after it) could be operand `number`."""
     least = values = 0
     after_option = False
     for word in words:
@@ -91,7 +91,7 @@ def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_seve
 def _own_operands(names: Sequence[str], at: int) -> int | None:
     """Count the operands before the command that a word runs; return None if it runs none."""
     name, first, following = names[at], names[0], names[at + 1 : at + 2]
-    if name in ("git", "make"):  # only after an option can an operand name a program to run
+    if name in ("git", "make"):  # an operand can name a program to run only after an option
         return 0 if following and following[0].startswith("-") else None
     if first == "find" and (at == 0 or name.startswith("-")):
         return 0 if name in ("-exec", "-execdir", "-ok", "-okdir") else None

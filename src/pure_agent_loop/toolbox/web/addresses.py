@@ -48,7 +48,7 @@ _ISATAP = 0x5EFE
 
 
 class AddressError(Exception):
-    """A URL is not opened. The message is for the model and gives the reason."""
+    """A URL was rejected. The message is for the model and gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Fetch:
         max_redirects: Maximum number of redirects.
         resolver: ``(host, port) -> IP addresses`` instead of the system's.
         ca_file: Certificates to trust instead of the system's, for private servers.
-        prompts: Prompts with the words around the text; the run's if None.
+        prompts: Prompts with the wording of the frame around a page; None for the run's prompts.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -207,7 +207,7 @@ class Fetch:
     def _resolve_host(self, target: ParsedUrl) -> Sequence[str]:
         if ":" in target.host or target.host.replace(".", "").isdigit():
             return [target.host]
-        if target.host.endswith(".localhost"):  # always loopback; a name server could answer otherwise
+        if target.host.endswith(".localhost"):  # always loopback, although a name server might disagree
             return ["127.0.0.1"]
         try:
             return list(self._resolve(target.host, target.port))

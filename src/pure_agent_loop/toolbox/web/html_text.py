@@ -24,7 +24,7 @@ _TEXT_ONLY = frozenset({"title", "textarea"})
 _HEADINGS = {f"h{number}": "#" * number + " " for number in range(1, 7)}
 _MAX_INDENT = 5
 _MAX_HREF = 2_000
-# Maximum total characters of link addresses, because each relative link grows by the page's address.
+# Maximum total characters of link addresses; each relative link grows by the length of the page's address.
 _MAX_HREFS = 2_000_000
 
 
@@ -367,7 +367,7 @@ _ENDS: dict[str, Callable[[_PageText], None]] = {
 
 
 def _link_target(base: str, href: str) -> str | None:
-    """Return a link's absolute URL; None if it is too long, or leads to no web page or into the same page."""
+    """Return a link's absolute URL; None if it is too long, or does not lead to another web page."""
     href = href.strip()
     if not href or href.startswith("#") or len(href) >= _MAX_HREF:
         return None

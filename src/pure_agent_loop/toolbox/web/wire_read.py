@@ -1,6 +1,6 @@
 """One HTTP request over a plain socket, with a deadline and a limit on every read.
 
-`http.client` parses the response from a bounded reader. No proxies, cookies or credentials.
+`http.client` parses the response from a bounded reader. No proxies, cookies or credentials are used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEXT_KINDS = ("json", "xml", "javascript", "ecmascript", "yaml", "x-yaml", "tom
 
 
 class WireError(Exception):
-    """A request without a usable response. The message is for the model."""
+    """A request got no usable response. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class HttpPage:
     """The response of a server.
 
     Args:
-        headers: By lower-case name; the first of several with the same name.
+        headers: Values by lower-case name; if a name occurs several times, the first value.
         body: The uncompressed body, up to the limit.
     """
 
