@@ -358,7 +358,7 @@ def _check_score(name: Any, value: Any) -> None:
     fits = isinstance(value, (bool, str)) or (isinstance(value, (int, float)) and math.isfinite(value))
     if not isinstance(name, str) or not fits:
         raise TypeError(
-            f"it returned {name!r}: {value!r:.80}; it must return a bool, a number or a dict of these"
+            f"it returned {name!r}: {value!r:.80}; return a bool, number or string, or a dict of these"
         )
 
 

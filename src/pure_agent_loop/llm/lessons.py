@@ -157,7 +157,7 @@ _TOOL_INDEX = re.compile(
 )
 _IN_MESSAGES = re.compile(r"\bmessages?\b|\brole\b|tool_calls", re.I)
 _EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
-# Words before a list of alternatives; fields in such a list are not rejected.
+# Words before a list of alternatives; the server has not rejected the fields in such a list.
 _INSTEAD = re.compile(
     r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",

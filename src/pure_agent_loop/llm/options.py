@@ -17,7 +17,7 @@ NOT_IN_BODY = frozenset(
 
 
 class OptionNames(NamedTuple):
-    """Option names in a protocol.
+    """Names of options in one protocol.
 
     Args:
         api: Name of the protocol in errors.

@@ -549,7 +549,7 @@ class Run(Generic[Out_co]):
         return as_html(self.state.content, status, self.events)
 
     def history(self) -> list[Message]:
-        """Return the valid messages so far, with the reasoning, which some servers require back."""
+        """Return the valid messages so far, with their reasoning, because some servers require it later."""
         return self.state.full_history(self._kit.prompts.tool_waiting)
 
     def _interrupted(self) -> RunInterrupted:

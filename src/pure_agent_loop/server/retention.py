@@ -41,7 +41,7 @@ async def retention(hub: Hub, days: int | None, folder: Path, engine: Any) -> As
 
 
 class Retention:
-    """Deletes unused sessions and runs, each day.
+    """Deletes unused sessions and runs once a day.
 
     Args:
         days: Days since the last use.

@@ -493,7 +493,7 @@ class _Replay:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
-            # If messages were passed to the run, the recorded prompt may come from them and is kept.
+            # Otherwise the recorded prompt is kept, because it may come from messages passed to the run.
             prompt = member_at(self._agent, chain).system_prompt
         if is_handed:
             return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))

@@ -436,7 +436,7 @@ class BaseLog(ABC):
             records: Records in the order they were written.
 
         Raises:
-            ConfigError: This session has records, or the log is closed.
+            ConfigError: The session already has records, or the log is closed.
             SessionWriteError: Not all records could be written.
         """
         with self._mutex:
@@ -542,7 +542,7 @@ def lock_session(folder: Path, session_id: str) -> SessionLock:
         session_id: Id of the session.
 
     Raises:
-        SessionLockedError: Another process, or another log of this one, holds the lock.
+        SessionLockedError: The lock is held by another process, or by another log in this process.
         SessionWriteError: The lock file cannot be created.
     """
     with write_errors(folder):

@@ -313,7 +313,7 @@ class Chat:
     def live(self) -> list[str]:
         """Return the live lines, including messages that the agent has not read yet."""
         self._measure()
-        is_asking = self.permission_prompt.pending is not None  # leave the lines to the question
+        is_asking = self.permission_prompt.pending is not None  # a question needs the lines
         running = [one_line(each.command) for each in self.talk.background if each.finished is None]
         return self.screen.live(
             queued=() if is_asking else self.queued(), background=() if is_asking else running

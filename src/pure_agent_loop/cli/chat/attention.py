@@ -31,7 +31,7 @@ class Attention:
         folder: Name of the working folder.
         environ: The environment, which identifies the terminal.
         is_on: False to write nothing at all.
-        only_rings: True to set no title and send no notification, which a screen reader would speak.
+        only_rings: True to ring only: a screen reader would read titles and notifications aloud.
     """
 
     def __init__(

@@ -264,7 +264,7 @@ def _port_of(parts: urllib.parse.SplitResult) -> int | None:
 
 
 def are_plain(headers: object) -> bool:
-    """Return True if every library sends these headers alike: valid strings, and none that libraries set."""
+    """Return True if all HTTP libraries send these headers unchanged: valid, and none set by a library."""
     return isinstance(headers, Mapping) and all(
         isinstance(name, str)
         and isinstance(text, str)

@@ -69,8 +69,8 @@ class Workspace:
         opener: The function that opens files below the root; None for the safest function on this machine.
         protected: Names that cannot be written, at any depth and with everything in them; a name with slashes
             protects that sequence of names. None for `PROTECTED` and the data folder of this package.
-        hard_links: ``refuse`` or ``allow`` reading a file with several names (hard links): another name may
-            lie outside.
+        hard_links: Whether to ``refuse`` or ``allow`` reads of files with several hard links. Another link
+            may be outside the workspace.
 
     Raises:
         ConfigError: The root is not a folder, or an argument is invalid.

@@ -189,7 +189,7 @@ def _script(limits: Limits, input_path: str) -> str:
         f'"$@" <{input_path} 2>&1',
         "code=$?",
         "set -- /proc/[0-9]*",
-        "[ $# -gt 2 ] && sleep 0.3 && set -- /proc/[0-9]*",  # wait for processes that are just ending
+        "[ $# -gt 2 ] && sleep 0.3 && set -- /proc/[0-9]*",  # wait for processes that are about to exit
         'echo "left $(($# - 2))" >&2',
         "exit $code",
     ]

@@ -17,7 +17,7 @@ _FIXED = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_EDITOR": "true",  # an editor that keeps the text that git proposes
+    "GIT_EDITOR": "true",  # exits at once, so git keeps its default message
     "GIT_SEQUENCE_EDITOR": "true",
     # A repository written by a file tool must not make git start programs.
     "GIT_CONFIG_COUNT": "2",
