@@ -213,7 +213,7 @@ def test_session_shows_changes_of_the_prefix(pal):
     assert first.startswith("request 1: ")
     assert first.endswith("cache: - read, - written, - missed")
     assert second.startswith("request 2: ")
-    assert "model[0] changed at character 1; 0 %" in change
+    assert "model[0] changed at character 1; the first 0 % of the previous request" in change
     assert "another model" in change
     assert "large" in change
     shown = json.loads(pal("doctor", "--session", "trip", "--json").stdout)["requests"]

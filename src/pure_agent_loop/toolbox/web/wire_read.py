@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.support.inflate import unpacker
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.web.addresses import IPAddress, ParsedUrl
 
@@ -204,6 +203,8 @@ def is_text(headers: dict[str, str]) -> bool:
 def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[bytes, bool]:
     """Return the uncompressed body up to the limit, and whether it was cut."""
     import http.client
+
+    from pure_agent_loop.support.inflate import unpacker
 
     try:
         unpack = unpacker(coding.strip().lower())
