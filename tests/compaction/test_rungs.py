@@ -121,6 +121,18 @@ def test_a_last_round_that_is_too_long_itself_is_shortened_with_valid_arguments(
     assert "[...]" in arguments["text"]
 
 
+@pytest.mark.parametrize(
+    ("written", "kept"), [(json.dumps([prose(1, 5_000)]), "[...]"), ("[" + prose(1, 5_000), "{}")]
+)
+def test_arguments_that_are_no_object_are_shortened_too(written, kept):
+    asked = asking(["a"], "write", path="x.py")
+    asked["tool_calls"][0]["function"]["arguments"] = written
+    history = [user_message("x"), asked, {"role": "tool", "tool_call_id": "a", "content": "Not an object."}]
+    arguments = trim(history, 3_000, ENGLISH)[1]["tool_calls"][0]["function"]["arguments"]
+    assert kept in arguments
+    assert type(json.loads(arguments)) is (list if kept == "[...]" else dict)
+
+
 def test_a_record_names_files_tools_and_beginnings_and_passes_them_on():
     history = [
         *round_of(1, "first\nsecond", "shell", command="cat src/a.py && curl https://x.org/d?q=1 > out.txt"),

@@ -22,7 +22,7 @@ from pure_agent_loop.kernel.long_results import result_file_in
 from pure_agent_loop.llm.messages import in_words, is_media, user_message
 from pure_agent_loop.llm.tokens import estimate_message
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.support.parsing import parsed_object
+from pure_agent_loop.support.parsing import json_or_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import HistoryMessage, ToolMessage, WireCall
@@ -167,8 +167,9 @@ def _short_call(call: WireCall, limit: int) -> WireCall:
     arguments = call["function"]["arguments"]
     if len(arguments) <= limit:
         return call
-    short = json.dumps(_short_value(parsed_object(arguments) or {}, limit), ensure_ascii=False)
-    return {**call, "function": {**call["function"], "arguments": short}}
+    value = json_or_text(arguments)
+    short = _short_value({} if value is arguments else value, limit)  # the text itself: it is not JSON
+    return {**call, "function": {**call["function"], "arguments": json.dumps(short, ensure_ascii=False)}}
 
 
 def _short_value(value: object, limit: int) -> Any:

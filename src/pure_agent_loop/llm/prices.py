@@ -23,7 +23,7 @@ from dataclasses import replace
 from datetime import date, datetime, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pure_agent_loop.budget import PRICE_KINDS, Price
 from pure_agent_loop.errors import ConfigError
@@ -227,8 +227,7 @@ def _checked(path: Path) -> JsonObject:
     ) as error:
         why = shorten(f"{type(error).__name__}: {error}", 300)
         raise ConfigError(notice("library.prices_file", path=path, why=why)) from error
-    checked: JsonObject = data
-    return checked
+    return cast("JsonObject", data)
 
 
 def _check(data: Any) -> None:

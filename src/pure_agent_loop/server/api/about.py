@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.actions import servers_of, snapshots_of
-from pure_agent_loop.server.api.operation import ApiRequest, Operation, read_json, validated
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, request_json, validated
 from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, Person
 from pure_agent_loop.server.problems import HttpProblem, language_of, not_found
 from pure_agent_loop.support.language import notice, translated
@@ -47,7 +47,7 @@ async def signed_in(request: ApiRequest) -> Response:
 
 async def login(request: ApiRequest) -> Response:
     """Exchange a token for a cookie. The page got the token from the URL fragment, which is never logged."""
-    body = validated(models.Login, read_json(await request.http.body()), 422)
+    body = validated(models.Login, request_json(await request.http.body()), 422)
     person = request.service.people.by_token(body.token)
     if person is None:
         raise HttpProblem(

@@ -87,7 +87,7 @@ class Operation:
         body = None
         if self.body is not None:
             status = 400 if self.path.startswith("/v1/") else 422  # status 400, as in OpenAI's API
-            body = validated(self.body, read_json(await request.body() or b"{}"), status)
+            body = validated(self.body, request_json(await request.body() or b"{}"), status)
         path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
         result = await self.handle(ApiRequest(request.app.state.service, person, path, body, query, request))
         if isinstance(result, Response):
@@ -111,7 +111,7 @@ def action_handler(action: Callable[..., Awaitable[BaseModel]], parameter: str) 
     return handle
 
 
-def read_json(data: bytes | str) -> Any:
+def request_json(data: bytes | str) -> Any:
     """Parse strict JSON.
 
     Raises:

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.operation import read_json, validated
+from pure_agent_loop.server.api.operation import request_json, validated
 from pure_agent_loop.server.api.streams import (
     CLOSE_FACTOR,
     STOPPING,
@@ -98,7 +98,7 @@ class Socket:
     async def _handle(self, text: str) -> None:
         message: Any = None
         try:
-            message = read_json(text)
+            message = request_json(text)
             if not isinstance(message, dict) or message.get("type") not in self._actions:
                 raise HttpProblem(400, f"type: use one of {', '.join(self._actions)}.")
             result = await self._actions[message["type"]](message)
